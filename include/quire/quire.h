@@ -1,0 +1,316 @@
+/* quire: attention on CPUs over paged, quantised key/value caches.
+ *
+ * This header is the manual. Letters used for shapes, here and in every message:
+ *   B  sequences in a batch          S  query tokens of a sequence
+ *   H  query heads                   T  key/value tokens of a sequence
+ *   Hk key/value heads (H % Hk == 0) G  quant_group: values that share a scale
+ *   D  head size of query and key    P  tokens in a page
+ *   Dv head size of value            n  query tokens of all sequences, seqstarts[B]
+ *
+ * Rules that hold for every function:
+ *   - The caller owns every buffer; quire keeps no pointer to one after a call returns, except a prepared
+ *     run (quire_prepare), until quire_run_release.
+ *   - A function returns QUIRE_OK or a status; quire_last_error() then says which argument, its value and
+ *     the rule it broke. A call that fails has written to no buffer of the caller.
+ *   - A struct begins with `struct_size`; set it to sizeof(the struct), zero the rest (or use the *_init
+ *     function). Fields are only ever appended: a shorter struct of an older program means defaults.
+ *   - Nothing is printed (unless QUIRE_VERBOSE asks), nothing is thrown, MXCSR is left as it was.
+ *   - Tensors may be unaligned. Input and output of one call may not overlap, except where said.
+ *   - Contexts and plans may be used from many threads at once. Two runs at a time must not write to the
+ *     same buffers.
+ *   - Environment: QUIRE_TARGET caps the instruction set (a name of quire_target_name, unknown: an error),
+ *     QUIRE_NUM_THREADS sets the default context's threads, QUIRE_VERBOSE, QUIRE_JIT_DUMP, QUIRE_PERF.
+ */
+#ifndef QUIRE_QUIRE_H_
+#define QUIRE_QUIRE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define QUIRE_API
+#else
+#define QUIRE_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUIRE_VERSION_MAJOR 0
+#define QUIRE_VERSION_MINOR 1
+#define QUIRE_VERSION_PATCH 0
+
+/* "0.1.0"; static, never NULL. */
+QUIRE_API const char *quire_version(void);
+
+/* ---- status -------------------------------------------------------------------------------------------- */
+
+typedef enum quire_status {
+    QUIRE_OK = 0,
+    QUIRE_INVALID_ARGUMENT = 1, /* the caller broke a rule of this header                              */
+    QUIRE_UNSUPPORTED = 2,      /* allowed by the rules, but not available here (the message says what) */
+    QUIRE_OUT_OF_MEMORY = 3,
+    QUIRE_INTERNAL = 4 /* a defect of quire; nothing was written                              */
+} quire_status;
+
+/* Message of the last failed call of this thread ("kvstarts[2] is 5: must be >= kvstarts[1], which is 7").
+ * Valid until the next call of this thread; "" where there was none. */
+QUIRE_API const char *quire_last_error(void);
+
+/* ---- tensors ------------------------------------------------------------------------------------------- */
+
+typedef enum quire_type {
+    QUIRE_NONE = 0,
+    QUIRE_F32 = 1,
+    QUIRE_F16 = 2,
+    QUIRE_BF16 = 3,
+    QUIRE_INT8 = 4,
+    QUIRE_INT4 = 5, /* two a byte: element 2i in the low nibble, 2i+1 in the high, two's complement, -7..7 */
+    QUIRE_INT64 = 6,
+    QUIRE_INT32 = 7,
+    QUIRE_BOOL = 8 /* one byte, 0 is false */
+} quire_type;
+
+#define QUIRE_MAX_RANK 8
+
+/* A view: `data` points at element (0, ..., 0). Shape and strides count elements, also for QUIRE_INT4 (whose
+ * last dimension must have stride 1 and an even length). A stride may be any value that keeps distinct
+ * elements apart; of a dimension of length 1 it is ignored. Passed by pointer; NULL where absent. */
+typedef struct quire_tensor {
+    void *data;
+    quire_type type;
+    int32_t rank;
+    int64_t shape[QUIRE_MAX_RANK];
+    int64_t strides[QUIRE_MAX_RANK];
+} quire_tensor;
+
+/* A dense row-major view of `data` with that shape. rank <= QUIRE_MAX_RANK. */
+QUIRE_API quire_tensor quire_tensor_of(void *data, quire_type type, int32_t rank, const int64_t *shape);
+
+/* ---- context ------------------------------------------------------------------------------------------- */
+
+typedef struct quire_context quire_context;
+
+/* What a context logs: one line without newline. May come from any thread that calls quire. */
+typedef void (*quire_log_fn)(void *user, const char *line);
+
+typedef struct quire_context_options {
+    size_t struct_size;
+    const char *target;        /* cap, a name of quire_target_name; NULL: QUIRE_TARGET, else all the machine has */
+    int32_t num_threads;       /* of quire's own oneTBB arena; 0: QUIRE_NUM_THREADS, else all processors that
+                                  this process may use; 1: inline, in the caller's thread */
+    int64_t code_memory_limit; /* bytes of generated code kept by the context; 0: 64 MiB */
+    quire_log_fn log;          /* NULL: stderr */
+    void *log_user;
+} quire_context_options;
+
+/* options NULL: the defaults. The context outlives its plans: destroying it while plans exist only drops the
+ * caller's hold. Wherever a context is taken, NULL is a default one made on first use. */
+QUIRE_API quire_status quire_context_create(const quire_context_options *options, quire_context **context);
+QUIRE_API void quire_context_destroy(quire_context *context);
+
+/* The instruction-set tier that plans of this context use: "avx512_vnni_bf16", "avx512_vnni", "avx512",
+ * "avx2_vnni", "avx2" or "portable". NULL, with a message, where QUIRE_TARGET is not such a name. */
+QUIRE_API const char *quire_target_name(quire_context *context);
+QUIRE_API int32_t quire_num_threads(quire_context *context);
+
+/* ---- plans and runs ------------------------------------------------------------------------------------ */
+
+/* What is decided once per descriptor: kernels, tile sizes, target. Immutable. */
+typedef struct quire_plan quire_plan;
+QUIRE_API void quire_plan_destroy(quire_plan *plan);
+
+/* Text, one "key: value" a line: target, kernels, tile sizes, and why each faster candidate declined. Valid
+ * while the plan lives. */
+QUIRE_API const char *quire_plan_explain(const quire_plan *plan);
+
+/* One checked call, prepared to be run by threads of the caller's (see "slices"). */
+typedef struct quire_run quire_run;
+
+/* Called by every slice at the same points: returns when all `count` slices have called it. */
+typedef void (*quire_barrier_fn)(void *user);
+
+/* Slices: quire_prepare_* checks a call and returns a run; then `count` threads call quire_run_slice, each
+ * with its own index 0..count-1 and the same count; when all have returned, quire_run_release. The output has
+ * the same bits for every count. With count 1 barrier may be NULL. Errors come from quire_prepare_*; a slice
+ * fails only when `index`, `count` or `barrier` is wrong, before it does anything. */
+QUIRE_API quire_status quire_run_slice(quire_run *run, int32_t index, int32_t count, quire_barrier_fn barrier,
+                                       void *barrier_user);
+QUIRE_API void quire_run_release(quire_run *run);
+
+/* Precision of the arithmetic; the reference is float64 attention over the dequantised cache. This version
+ * runs all three as `highest`. */
+typedef enum quire_precision {
+    QUIRE_PRECISION_HIGHEST = 0, /* float32 throughout */
+    QUIRE_PRECISION_HIGH = 1,
+    QUIRE_PRECISION_MEDIUM = 2
+} quire_precision;
+
+/* ---- quire_attention ----------------------------------------------------------------------------------- */
+
+/* How rows of keys or values are stored: `type` F32, F16, BF16 (quant_group and scale_type are 0), or INT8,
+ * INT4 with quant_group (divides the head size) and scale_type (F32 or F16). The value is code * scale. */
+typedef struct quire_format {
+    quire_type type;
+    int32_t quant_group;
+    quire_type scale_type;
+} quire_format;
+
+typedef struct quire_attention_desc {
+    size_t struct_size;
+    int32_t num_heads;      /* H, >= 1 */
+    int32_t num_kv_heads;   /* Hk, divides H; 0: H */
+    int32_t head_dim;       /* D, 1..1024 */
+    int32_t value_head_dim; /* Dv, 1..1024; 0: D */
+    quire_type type;        /* of query and output: F32, F16 or BF16 */
+    quire_format key_format;
+    quire_format value_format;
+    float scale;            /* of the scores; 0: 1 / sqrt(D) */
+    int32_t is_causal;      /* query i of S sees key j of T if j <= T - S + i (bottom-right corner) */
+    int32_t is_alibi;       /* adds slope_h * (j - (T - S + i)) and hides later keys; slopes by H, see docs/formats.md */
+    int32_t has_window;     /* 1: window_left and window_right count; 0: no window */
+    int32_t window_left;    /* keys seen before the query's own position, < 0: all */
+    int32_t window_right;   /* keys seen after it, < 0: all */
+    float logits_soft_cap;  /* c > 0: score = c * tanh(score / c), before mask and ALiBi; 0: none */
+    int32_t page_size;      /* P: with it `cachestarts` is a page table [B, MaxP]; 0: offsets [B] */
+    quire_precision precision;
+} quire_attention_desc;
+
+QUIRE_API void quire_attention_desc_init(quire_attention_desc *desc);
+QUIRE_API quire_status quire_attention_plan(quire_context *context, const quire_attention_desc *desc,
+                                            quire_plan **plan);
+
+/* Arguments of one call. Keys and values are rows of one kv head: `key` [slots, Hk, D], `value` [slots, Hk, Dv]
+ * with any strides but 1 in the last dimension; scales [slots, Hk, D / G] likewise. Position t of sequence b
+ * is row cachestarts[b] + t, or with pages row cachestarts[b, t / P] + t % P (page beginnings are rows and need
+ * not be multiples of P; entries past the last page in use are never read). Without cachestarts it is row
+ * kvstarts[b] + t: plain dense keys. */
+typedef struct quire_attention_args {
+    size_t struct_size;
+    const quire_tensor *query;       /* [n, H, D], desc.type */
+    const quire_tensor *key;         /* [slots, Hk, D], key_format.type */
+    const quire_tensor *value;       /* [slots, Hk, Dv], value_format.type */
+    const quire_tensor *key_scale;   /* [slots, Hk, D / G], key_format.scale_type; NULL where not quantised */
+    const quire_tensor *value_scale; /* [slots, Hk, Dv / G] */
+    const quire_tensor *seqstarts;   /* INT64 [B + 1], from 0 to n, not decreasing; NULL: one sequence */
+    const quire_tensor *kvstarts;    /* INT64 [B + 1], from 0, not decreasing; NULL: one sequence, T = slots */
+    const quire_tensor *cachestarts; /* INT64 [B] or [B, MaxP], or NULL */
+    const quire_tensor *attn_mask;   /* added to the scores, -inf hides; F32 or F16; [n, >= kvstarts[B]] or
+                                        [H or 1, n, >= kvstarts[B]]; NULL: none */
+    const quire_tensor *sinks;       /* F32 [H]: one more logit in the softmax's sum, without a value; or NULL */
+    int64_t decoding_batches;        /* the first so many sequences are not masked by is_causal */
+    const quire_tensor *output;      /* [n, H, Dv], desc.type; written. A query that sees no key gives zeros */
+    const quire_tensor *lse;         /* F32 [n, H] or NULL; written: natural log of the softmax's sum (sink
+                                        included), -inf where nothing is seen */
+} quire_attention_args;
+
+QUIRE_API quire_status quire_attention(const quire_plan *plan, const quire_attention_args *args);
+QUIRE_API quire_status quire_prepare_attention(const quire_plan *plan, const quire_attention_args *args,
+                                               quire_run **run);
+
+/* ---- quire_append -------------------------------------------------------------------------------------- */
+
+/* Stores (quantises) new keys and values. Per group: scale = max(max|x| / 127, 1e-5) (int4: / 7), code =
+ * clamp(round-half-even(x / scale)), in the arithmetic of the input's type; then the scale is rounded to its type. */
+typedef struct quire_append_desc {
+    size_t struct_size;
+    int32_t num_kv_heads;   /* Hk */
+    int32_t head_dim;       /* D */
+    int32_t value_head_dim; /* Dv; 0: D */
+    quire_type type;        /* of the new keys and values: F32, F16 or BF16 */
+    quire_format key_format;
+    quire_format value_format;
+    int32_t page_size; /* as in quire_attention_desc */
+} quire_append_desc;
+
+QUIRE_API void quire_append_desc_init(quire_append_desc *desc);
+QUIRE_API quire_status quire_append_plan(quire_context *context, const quire_append_desc *desc,
+                                         quire_plan **plan);
+
+/* Tokens seqstarts[b] .. seqstarts[b + 1] are stored at positions start_pos[b] .. of sequence b, whose rows
+ * cachestarts gives as in quire_attention. */
+typedef struct quire_append_args {
+    size_t struct_size;
+    const quire_tensor *new_key;     /* [n, Hk, D], desc.type */
+    const quire_tensor *new_value;   /* [n, Hk, Dv], desc.type */
+    const quire_tensor *key;         /* [slots, Hk, D]; written in those rows only */
+    const quire_tensor *value;       /* [slots, Hk, Dv] */
+    const quire_tensor *key_scale;   /* as in quire_attention_args */
+    const quire_tensor *value_scale;
+    const quire_tensor *seqstarts;   /* INT64 [B + 1]; NULL: one sequence */
+    const quire_tensor *start_pos;   /* INT64 [B] (or rank 0 where B is 1) */
+    const quire_tensor *cachestarts; /* INT64 [B] or [B, MaxP] */
+} quire_append_args;
+
+QUIRE_API quire_status quire_append(const quire_plan *plan, const quire_append_args *args);
+QUIRE_API quire_status quire_prepare_append(const quire_plan *plan, const quire_append_args *args,
+                                            quire_run **run);
+
+/* ---- quire_merge_states -------------------------------------------------------------------------------- */
+
+/* Attention over two disjoint parts of the keys -> attention over both. output_* [n, H, Dv] F32, F16 or BF16
+ * (all of one type), lse_* F32 [n, H] (natural log). `output` and `lse` may be output_a and lse_a. A part with
+ * lse -inf counts for nothing; where both are, zeros and -inf. lse may be NULL. */
+QUIRE_API quire_status quire_merge_states(quire_context *context, const quire_tensor *output_a,
+                                          const quire_tensor *lse_a, const quire_tensor *output_b,
+                                          const quire_tensor *lse_b, const quire_tensor *output,
+                                          const quire_tensor *lse);
+
+/* ---- OpenPPL PMX, dynamic_batching.MultiHeadCacheAttention ------------------------------------------------ */
+
+/* Attributes by the document's names, and quire's extensions after them. */
+typedef struct quire_pmx_dynamic_multi_head_cache_attention_desc {
+    size_t struct_size;
+    int32_t num_heads, head_dim;
+    int32_t is_causal, is_alibi;
+    int32_t num_kv_heads; /* 0: num_heads */
+    int32_t num_layer, layer_idx;
+    int32_t quant_bit;    /* 0, 8 or 4 */
+    int32_t quant_group;  /* divides head_dim; 8 by init */
+    int32_t cache_mode;   /* 0: offsets, 1: page table */
+    int32_t cache_layout; /* 0 (MaxT,L,2,H,Dh)  1 (L,MaxT,2,H,Dh)  2 (L,2,MaxT,H,Dh)  3 (L,2,H,MaxT,Dh); H is Hk */
+    int32_t page_size;    /* 128 by init; used in cache_mode 1 */
+    quire_type query_type; /* T1: F32 or F16 */
+    quire_type cache_type; /* T2: F32 or F16 (quant_bit 0), INT8 (8), INT4 (4); NONE: T1, INT8 or INT4 */
+    quire_type scale_type; /* T3: F32 or F16; NONE: T1 */
+    float softmax_scale;   /* extension; 0: 1 / sqrt(head_dim) */
+    int32_t has_window, window_left, window_right; /* extensions, as in quire_attention_desc */
+    float logits_soft_cap;
+    quire_precision precision;
+} quire_pmx_dynamic_multi_head_cache_attention_desc;
+
+QUIRE_API void quire_pmx_dynamic_multi_head_cache_attention_desc_init(
+    quire_pmx_dynamic_multi_head_cache_attention_desc *desc);
+QUIRE_API quire_status quire_pmx_dynamic_multi_head_cache_attention_plan(
+    quire_context *context, const quire_pmx_dynamic_multi_head_cache_attention_desc *desc, quire_plan **plan);
+
+/* Inputs by the document's names. All integer tensors are INT64. */
+typedef struct quire_pmx_dynamic_multi_head_cache_attention_args {
+    size_t struct_size;
+    const quire_tensor *query;         /* [n, H, D] T1 */
+    const quire_tensor *current_key;   /* [n, Hk, D] T1 */
+    const quire_tensor *current_value; /* [n, Hk, D] T1 */
+    const quire_tensor *seqstarts;     /* [B + 1] */
+    const quire_tensor *kvstarts;      /* [B + 1]; must agree with start_pos: T = start_pos[b] + S */
+    const quire_tensor *cachestarts;   /* [B], or [B, MaxP] in cache_mode 1 */
+    const quire_tensor *start_pos;     /* [B] */
+    int64_t decoding_batches;          /* 0..B */
+    int64_t max_seqlen, max_kvlen;     /* not used: quire computes them */
+    const quire_tensor *cache;         /* by cache_layout, T2; written where the new tokens go */
+    const quire_tensor *scale;         /* by cache_layout, last dimension D / quant_group, T3; written */
+    const quire_tensor *attn_mask;     /* as quire_attention_args.attn_mask, T1; NULL: none */
+    const quire_tensor *sinks;         /* extension, or NULL */
+    const quire_tensor *attn_output;   /* [n, H, D] T1; written */
+    const quire_tensor *lse;           /* extension, F32 [n, H], or NULL */
+} quire_pmx_dynamic_multi_head_cache_attention_args;
+
+QUIRE_API quire_status quire_pmx_dynamic_multi_head_cache_attention(
+    const quire_plan *plan, const quire_pmx_dynamic_multi_head_cache_attention_args *args);
+QUIRE_API quire_status quire_prepare_pmx_dynamic_multi_head_cache_attention(
+    const quire_plan *plan, const quire_pmx_dynamic_multi_head_cache_attention_args *args, quire_run **run);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QUIRE_QUIRE_H_ */

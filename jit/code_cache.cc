@@ -1,0 +1,85 @@
+#include "jit/code_cache.h"
+
+#include <exception>
+#include <new>
+
+namespace quire::jit {
+
+Status CodeCache::make(const std::string& name, const Generator& generate, std::shared_ptr<const Code>* code) {
+    try {
+        std::vector<uint8_t> bytes;
+        QUIRE_TRY(generate(&bytes));
+        auto made = std::make_shared<Code>();
+        made->name = name;
+        made->code_size = bytes.size();
+        QUIRE_TRY(CodeMemory::publish(bytes.data(), bytes.size(), &made->memory));
+        *code = std::move(made);
+        return {};
+    } catch (const std::bad_alloc&) {
+        return Status(QUIRE_OUT_OF_MEMORY, "out of memory while generating " + name);
+    } catch (const std::exception& error) {
+        return Status(QUIRE_INTERNAL, "generating " + name + ": " + error.what());
+    }
+}
+
+Status CodeCache::get(const std::string& name, const Generator& generate, std::shared_ptr<const Code>* code) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+        auto found = entries_.find(name);
+        if (found == entries_.end()) break;
+        if (found->second.code) {
+            touch(found->second);
+            *code = found->second.code;
+            return {};
+        }
+        generated_.wait(lock);  // another thread is at it; if it fails, its entry is gone and we try
+    }
+    entries_[name].used = order_.insert(order_.end(), name);
+    lock.unlock();
+
+    std::shared_ptr<const Code> made;
+    Status status = make(name, generate, &made);
+
+    lock.lock();
+    Entry& entry = entries_[name];
+    if (status.ok()) {
+        entry.code = made;
+        bytes_ += made->memory.size();
+        touch(entry);
+        *code = std::move(made);
+        evict();
+    } else {
+        order_.erase(entry.used);
+        entries_.erase(name);
+    }
+    generated_.notify_all();
+    return status;
+}
+
+void CodeCache::touch(Entry& entry) { order_.splice(order_.end(), order_, entry.used); }
+
+void CodeCache::evict() {
+    for (auto it = order_.begin(); it != order_.end() && bytes_ > limit_;) {
+        auto found = entries_.find(*it);
+        const std::shared_ptr<const Code>& code = found->second.code;
+        if (!code || code.use_count() > 1) {  // in the making, or in use by a plan
+            ++it;
+            continue;
+        }
+        bytes_ -= code->memory.size();
+        it = order_.erase(it);
+        entries_.erase(found);
+    }
+}
+
+size_t CodeCache::bytes() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return bytes_;
+}
+
+size_t CodeCache::size() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return entries_.size();
+}
+
+}  // namespace quire::jit

@@ -1,0 +1,138 @@
+// The only file that knows AVX2 from AVX-512. A generator built on it is written once: a Vec carries its width
+// at generation time, and what differs between the tiers (masks, tails, cross-lane moves) is a function here.
+//
+// Functions that need a register of their own take it from the pool while they emit, and give it back.
+//
+// Conventions of generated code: System V, `void kernel(const Args*)`; the argument struct is in args();
+// rax is this file's scratch register and never holds a value across a call of a function below.
+#pragma once
+#include <xbyak/xbyak.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/status.h"
+#include "src/target.h"
+
+namespace quire::jit {
+
+using Vec = Xbyak::Xmm;  // ymm or zmm: Xbyak's Xmm keeps its kind
+using Gpr = Xbyak::Reg64;
+using Xbyak::Address;
+using Xbyak::Label;
+using Xbyak::RegExp;
+
+class Emitter;
+
+// A register for the length of a C++ scope.
+class Temp {
+public:
+    Temp(Emitter& e, const char* name);
+    ~Temp();
+    Temp(const Temp&) = delete;
+    operator const Vec&() const { return v_; }
+    const Vec& operator*() const { return v_; }
+
+private:
+    Emitter& e_;
+    Vec v_;
+};
+
+class Emitter : public Xbyak::CodeGenerator {
+public:
+    explicit Emitter(const Target& target);
+
+    int lanes() const { return target_.lanes(); }
+    int num_vecs() const { return target_.num_vecs(); }
+    int vec_bytes() const { return lanes() * 4; }
+
+    // ---- registers: one name, one meaning, from birth to free ----
+    Vec vec(const std::string& name);  // throws std::runtime_error naming what did not fit
+    std::vector<Vec> vecs(const std::string& name, int count);
+    Gpr gpr(const std::string& name);
+    void free(const Vec& v);
+    void free(const std::vector<Vec>& list);
+    void free(const Gpr& r);
+    // Allocated by begin(), freed by end().
+    Gpr args() const { return rdi; }
+
+    // ---- frame and constants ----
+    void begin();
+    void end();
+    // Emits the constant pool and copies the finished code. Call once, last.
+    Status finish(std::vector<uint8_t>* bytes);
+    // Whole-vector constants in the code's own pool.
+    Address splat(float value);
+    Address splat_bits(uint32_t bits);
+    Address constant(const std::vector<uint32_t>& words);  // lanes() words
+
+    // ---- f32 lanes: the first n count, the others read as 0 and are not written ----
+    void load_f32(const Vec& v, const RegExp& at, int n);
+    void store_f32(const RegExp& at, const Vec& v, int n);
+    // lane i = float order[i] of the lanes() floats at `at`.
+    void load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order);
+    // n numbers of `type` (F32, F16, BF16), converted.
+    void load_number(quire_type type, const Vec& v, const RegExp& at, int n);
+    // v is changed.
+    void store_number(quire_type type, const RegExp& at, const Vec& v, int n);
+    // n bytes, zero-extended vector; reads exactly n bytes. n <= lanes() * 2 (<= 32).
+    void load_bytes(const Vec& v, const RegExp& at, int n);
+    // The low n <= 16 bytes of v. v is changed.
+    void store_bytes(const RegExp& at, const Vec& v, int n);
+    // n signed bytes to int32 lanes.
+    void load_i8(const Vec& v, const RegExp& at, int n);
+    // int32 lanes in -128..127: the first n stored as bytes. v is changed.
+    void store_i8(const RegExp& at, const Vec& v, int n);
+
+    // ---- arithmetic that the tiers spell differently ----
+    void zero(const Vec& v);
+    void bit_and(const Vec& d, const Vec& a, const Address& b);
+    void bit_or(const Vec& d, const Vec& a, const Vec& b);
+    void multiply_by_scalar(const Vec& v, const RegExp& at);  // v *= float at `at`
+    void round_nearest(const Vec& d, const Vec& s);
+    // x = p * 2^n for integral n (as float); clobbers n. n >= -127 on AVX2 (gives 0 there).
+    void scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& n);
+    static constexpr float kLowestExponent = -127.f;  // exp2 below this is 0
+    // v = begin <= index < end ? v : otherwise (int32 lanes).
+    void keep_in_range(const Vec& v, const Vec& index, const Xbyak::Operand& begin, const Xbyak::Operand& end,
+                       const Xbyak::Operand& otherwise);
+    // v = value where key == value.
+    void replace_where_equal(const Vec& v, const Vec& key, float value);
+    // v = 0 where v is NaN.
+    void zero_nan(const Vec& v);
+    // d = magnitude < bound ? a : d.
+    void select_below(const Vec& d, const Vec& magnitude, float bound, const Vec& a);
+    // Rounds f32 lanes to what `type` holds.
+    void round_to(quire_type type, const Vec& v);
+    // Even and odd elements of 2 * lanes() values -> the values in order, first half in a.
+    void interleave(const Vec& a, const Vec& b);
+    // Eight lanes of v: half 0 is the low eight (all of a ymm).
+    int halves() const { return lanes() / 8; }
+    void store_half(const RegExp& at, const Vec& v, int half);
+
+    // ---- across lanes ----
+    enum class Fold { sum, max };
+    void fold(Fold op, const Vec& v);  // every lane gets the result
+    // d (low four lanes) = {sum a, sum b, sum c, sum e}; clobbers its sources. d may be a.
+    void sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e);
+
+protected:
+    const Target target_;
+
+private:
+    bool is_512() const { return target_.vector_bits == 512; }
+    void set_mask(const Xbyak::Opmask& k, int n);
+    void fold_step(Fold op, const Vec& v, const Vec& moved);
+    void add_halves(const Vec& v);
+    void round_bits_to_bf16(const Vec& v);
+    Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values
+    Vec of_kind(int index) const;
+
+    std::vector<std::string> vec_names_, gpr_names_;
+    std::map<std::vector<uint32_t>, Label> pool_;
+    std::vector<uint8_t> buffer_;
+};
+
+}  // namespace quire::jit

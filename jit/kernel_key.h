@@ -1,0 +1,40 @@
+// What a kernel's code depends on: all of it, and never a length. The name spells the key and is the key of the
+// code cache, of listings and of profiles.
+#pragma once
+#include <string>
+
+#include "jit/row_loader.h"
+
+namespace quire::jit {
+
+// Kernels over the rows of one side of the cache (keys or values).
+struct RowKey {
+    const Target* target;
+    quire_format format;
+    int dim;   // D or Dv
+    int rows;  // query rows (decode), vectors of query rows (tiles); 0 where it does not matter
+
+    std::string name(const char* stage) const {
+        std::string text = std::string(stage) + "_d" + std::to_string(dim);
+        if (rows != 0) text += "_r" + std::to_string(rows);
+        return text + "_" + format_name(format) + "_" + target->name;
+    }
+    int vecs() const { return row_vecs(format, dim, target->lanes()); }
+    int padded() const { return vecs() * target->lanes(); }  // V
+    int groups() const { return is_quantised(format) ? dim / format.quant_group : 0; }
+    int scales_stride() const { return scale_stride(groups(), target->lanes()); }
+    int row_bytes() const { return (dim * type_bits(format.type) + 7) / 8; }
+};
+
+// What is done to the scores before softmax.
+struct ScoreKey {
+    bool bias;      // additive mask
+    bool alibi;
+    bool soft_cap;
+
+    std::string name() const {
+        return std::string(bias ? "_bias" : "") + (alibi ? "_alibi" : "") + (soft_cap ? "_cap" : "");
+    }
+};
+
+}  // namespace quire::jit

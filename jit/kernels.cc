@@ -1,0 +1,85 @@
+#include "jit/kernels.h"
+
+#include "jit/append.h"
+#include "jit/merge.h"
+#include "jit/pack.h"
+#include "jit/pv.h"
+#include "jit/qk.h"
+#include "jit/softmax.h"
+#include "jit/tile_products.h"
+
+namespace quire::jit {
+namespace {
+
+template <typename Args, typename Generate>
+Status make(CodeCache& cache, const std::string& name, const Generate& generate, Kernel<Args>* kernel) {
+    std::shared_ptr<const Code> code;
+    QUIRE_TRY(cache.get(name, generate, &code));
+    *kernel = Kernel<Args>(std::move(code));
+    return {};
+}
+
+Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
+    if (!is_quantised(key.format)) return {};
+    key.rows = 0;
+    return make(cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
+}
+
+std::string tile_name(const char* stage, const RowKey& key, int vecs) {
+    return std::string(stage) + "_d" + std::to_string(key.dim) + "_stride" + std::to_string(key.padded()) + "_w" +
+           std::to_string(vecs) + "_" + key.target->name;
+}
+
+}  // namespace
+
+Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
+                           DecodeKernels* kernels) {
+    QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
+    QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
+    QUIRE_TRY(make(cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); },
+                   &kernels->qk));
+    QUIRE_TRY(make(cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); },
+                   &kernels->pv));
+    const std::string softmax = "decode_softmax" + scores.name() + "_" + keys.target->name;
+    return make(cache, softmax, [&](auto* code) { return generate_softmax(*keys.target, scores, code); },
+                &kernels->softmax);
+}
+
+Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
+                         int vecs, TileKernels* kernels) {
+    const TileKey qk{keys.target, keys.dim, keys.padded(), vecs};
+    const TileKey pv{values.target, values.dim, values.padded(), vecs};
+    QUIRE_TRY(make(cache, tile_name("tile_qk", keys, vecs), [&](auto* code) { return generate_tile_qk(qk, code); },
+                   &kernels->qk));
+    QUIRE_TRY(make(cache, tile_name("tile_pv", values, vecs),
+                   [&](auto* code) { return generate_tile_pv(pv, code); }, &kernels->pv));
+    for (bool masked : {false, true}) {
+        const std::string name = "tile_softmax_w" + std::to_string(vecs) + scores.name() +
+                                 (masked ? "_masked_" : "_") + keys.target->name;
+        QUIRE_TRY(make(
+            cache, name,
+            [&](auto* code) { return generate_tile_softmax(*keys.target, scores, vecs, masked, code); },
+            masked ? &kernels->softmax_masked : &kernels->softmax));
+    }
+    return {};
+}
+
+Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
+    QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
+    QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
+    QUIRE_TRY(make(cache, keys.name("pack_keys"), [&](auto* code) { return generate_pack_keys(keys, code); },
+                   &kernels->keys));
+    return make(cache, values.name("pack_values"), [&](auto* code) { return generate_pack_values(values, code); },
+                &kernels->values);
+}
+
+Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel) {
+    return make(cache, key.name(), [&](auto* code) { return generate_append(key, code); }, kernel);
+}
+
+Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel) {
+    const std::string name = "merge_d" + std::to_string(dim) + "_" + target.name;
+    return make(cache, name, [&](auto* code) { return generate_merge(target, dim, code); }, kernel);
+}
+
+}  // namespace quire::jit

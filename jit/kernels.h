@@ -1,0 +1,57 @@
+// Sets of generated kernels that work together, made through the code cache.
+#pragma once
+#include <memory>
+
+#include "jit/append.h"
+#include "jit/args.h"
+#include "jit/code_cache.h"
+#include "jit/kernel_key.h"
+
+namespace quire::jit {
+
+// A generated kernel; holds its code.
+template <typename Args>
+class Kernel {
+public:
+    Kernel() = default;
+    explicit Kernel(std::shared_ptr<const Code> code)
+        : code_(std::move(code)), function_(code_->as<void (*)(const Args*)>()) {}
+    void operator()(const Args& args) const { function_(&args); }
+    explicit operator bool() const { return function_ != nullptr; }
+    const Code& code() const { return *code_; }
+
+private:
+    std::shared_ptr<const Code> code_;
+    void (*function_)(const Args*) = nullptr;
+};
+
+struct DecodeKernels {  // few query rows against a block of cache rows; for one number of rows
+    Kernel<ScalesArgs> key_scales, value_scales;  // empty where the format has none
+    Kernel<QkArgs> qk;
+    Kernel<SoftmaxArgs> softmax;
+    Kernel<PvArgs> pv;
+};
+
+Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
+                           DecodeKernels* kernels);
+
+struct TileKernels {  // query rows in the lanes; for one width of panel
+    Kernel<TileQkArgs> qk;
+    Kernel<TileSoftmaxArgs> softmax, softmax_masked;
+    Kernel<TilePvArgs> pv;
+};
+
+struct PackKernels {  // cache rows -> tiles for TileKernels
+    Kernel<ScalesArgs> key_scales, value_scales;
+    Kernel<PackArgs> keys, values;
+};
+
+Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
+                         int vecs, TileKernels* kernels);
+Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels);
+
+Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel);
+// dim: floats, a multiple of the target's lanes.
+Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel);
+
+}  // namespace quire::jit

@@ -1,0 +1,51 @@
+#include "jit/math.h"
+
+namespace quire::jit {
+namespace {
+
+// acc = acc * x + c for each c in turn.
+void emit_horner(Emitter& e, const Vec& acc, const Vec& x, std::initializer_list<float> coefficients) {
+    for (float c : coefficients) e.vfmadd213ps(acc, x, e.splat(c));
+}
+
+}  // namespace
+
+void emit_exp2(Emitter& e, const Vec& x) {
+    Temp whole(e, "exp2.whole"), p(e, "exp2.p");
+    // The clamp keeps whole + 127 representable; x is the second source, which is what max returns for NaN.
+    e.vmovups(whole, e.splat(Emitter::kLowestExponent));
+    e.vmaxps(x, whole, x);
+    e.round_nearest(whole, x);
+    e.vsubps(x, x, whole);  // -0.5..0.5
+    // Minimax polynomial of (2^x - 1) / x, weighted to the relative error of 2^x: 2e-9 before rounding.
+    e.vmovups(p, e.splat(0x1.41fbbcp-13f));
+    emit_horner(e, p, x, {0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e430p-1f, 1.f});
+    e.scale_by_power_of_two(x, p, whole);
+}
+
+void emit_tanh(Emitter& e, const Vec& x) {
+    Temp magnitude(e, "tanh.magnitude"), r(e, "tanh.r"), p(e, "tanh.p");
+    // Large: (1 - t) / (1 + t) with t = exp(-2|x|).
+    e.bit_and(magnitude, x, e.splat_bits(0x7fffffff));
+    e.vmulps(r, magnitude, e.splat(-2.88539008f));  // -2 log2(e)
+    emit_exp2(e, r);
+    e.vmovups(p, e.splat(1.f));
+    e.vsubps(p, p, r);
+    e.vaddps(r, r, e.splat(1.f));
+    e.vdivps(r, p, r);
+    e.bit_and(p, x, e.splat_bits(0x80000000));
+    e.bit_or(r, r, p);
+    // Small: x + x^3 P(x^2), where the form above would cancel. (Cephes' coefficients.)
+    {
+        Temp square(e, "tanh.square");
+        e.vmulps(square, x, x);
+        e.vmovups(p, e.splat(-5.70498872745e-3f));
+        emit_horner(e, p, square, {2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f});
+        e.vmulps(p, p, square);
+    }
+    e.vfmadd213ps(p, x, x);
+    e.select_below(r, magnitude, 0.625f, p);
+    e.vmovaps(x, r);
+}
+
+}  // namespace quire::jit

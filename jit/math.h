@@ -1,0 +1,13 @@
+// Functions of f32 lanes, built on the emitter. NaN in gives NaN out.
+#pragma once
+#include "jit/emitter.h"
+
+namespace quire::jit {
+
+// x = 2^x for x <= 127; 0 for x below -127 (AVX2) or -149 (AVX-512), so also for -Inf. Relative error 2e-7.
+void emit_exp2(Emitter& e, const Vec& x);
+
+// x = tanh(x). Relative error 3e-7.
+void emit_tanh(Emitter& e, const Vec& x);
+
+}  // namespace quire::jit

@@ -1,0 +1,13 @@
+// Tiles of f32 for the kernels with query rows in the lanes: rows dequantised once for many query rows.
+#pragma once
+#include <vector>
+
+#include "jit/args.h"
+#include "jit/kernel_key.h"
+
+namespace quire::jit {
+
+Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code);    // void(const PackArgs*)
+Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code);  // void(const PackArgs*)
+
+}  // namespace quire::jit

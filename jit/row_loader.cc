@@ -1,0 +1,68 @@
+#include "jit/row_loader.h"
+
+#include <algorithm>
+
+#include "jit/row_loader_int4.h"
+#include "jit/row_loader_int8.h"
+#include "jit/row_loader_number.h"
+
+namespace quire::jit {
+
+int loader_step(const quire_format& format) { return format.type == QUIRE_INT4 ? 2 : 1; }
+
+int row_vecs(const quire_format& format, int dim, int lanes) {
+    const int step = loader_step(format), elements = step * lanes;
+    return (dim + elements - 1) / elements * step;
+}
+
+int lane_element(const quire_format& format, int lanes, int index) {
+    const int step = loader_step(format), elements = step * lanes;
+    const int within = index % elements;
+    return index / elements * elements + within % lanes * step + within / lanes;
+}
+
+int scale_stride(int scales, int lanes) { return (scales + lanes - 1) / lanes * lanes + lanes; }
+
+std::unique_ptr<RowLoader> RowLoader::make(Emitter& e, const quire_format& format, int dim) {
+    switch (format.type) {
+        case QUIRE_INT8: return std::make_unique<Int8RowLoader>(e, format, dim);
+        case QUIRE_INT4: return std::make_unique<Int4RowLoader>(e, format, dim);
+        default: return std::make_unique<NumberRowLoader>(e, format, dim);
+    }
+}
+
+void RowLoader::load(const Vec* out, int vec, const RegExp& row, const RegExp& scales) {
+    const int elements = step() * e_.lanes(), first = vec / step() * elements;
+    load_numbers(out, first, std::min(elements, dim_ - first), row);
+    if (is_quantised(format_))
+        for (int i = 0; i < step(); ++i) scale(out[i], vec + i, scales);
+}
+
+// v *= the scale of each lane's group.
+void RowLoader::scale(const Vec& v, int vec, const RegExp& scales) {
+    const int lanes = e_.lanes();
+    std::vector<int> group;
+    for (int lane = 0; lane < lanes; ++lane) {
+        const int element = lane_element(format_, lanes, vec * lanes + lane);
+        group.push_back(element < dim_ ? element / format_.quant_group : group.empty() ? 0 : group.back());
+    }
+    const auto [low, high] = std::minmax_element(group.begin(), group.end());
+    const int base = *low, span = *high - base;
+    if (span == 0) return e_.multiply_by_scalar(v, scales + base * 4);
+
+    if (span < lanes) {
+        std::vector<uint32_t> order;
+        for (int g : group) order.push_back(uint32_t(g - base));
+        Temp factors(e_, "scale.factors");
+        e_.load_permuted(factors, scales + base * 4, order);
+        return e_.vmulps(v, v, factors);
+    }
+    // More groups than lanes (int4 with groups of 1): one by one, through the red zone.
+    for (int lane = 0; lane < lanes; ++lane) {
+        e_.mov(e_.eax, e_.ptr[scales + group[size_t(lane)] * 4]);
+        e_.mov(e_.dword[e_.rsp - 64 + lane * 4], e_.eax);
+    }
+    e_.vmulps(v, v, e_.ptr[e_.rsp - 64]);
+}
+
+}  // namespace quire::jit

@@ -1,0 +1,301 @@
+#include "jit/softmax.h"
+
+#include <cmath>
+#include <cstddef>
+
+#include "jit/math.h"
+
+namespace quire::jit {
+namespace {
+
+constexpr float kLowest = -3.40282347e38f;
+
+// Shared by both forms: what happens to scores between QK and exp2.
+class SoftmaxEmitter : public Emitter {
+protected:
+    SoftmaxEmitter(const Target& target, const ScoreKey& key) : Emitter(target), key_(key) {}
+
+    // score = cap * tanh(score); the query was divided by the cap.
+    void emit_soft_cap(const Vec& score, const RegExp& cap) {
+        if (!key_.soft_cap) return;
+        emit_tanh(*this, score);
+        multiply_by_scalar(score, cap);
+    }
+
+    // score += bias; -Inf hides also where the score is NaN.
+    void emit_bias(const Vec& score, const RegExp& bias) {
+        if (!key_.bias) return;
+        Temp added(*this, "bias");
+        vmovups(added, ptr[bias]);
+        vaddps(score, score, added);
+        replace_where_equal(score, added, -INFINITY);
+    }
+
+    // A row that has seen nothing has maximum -Inf; subtracting that would give NaN.
+    void emit_finite(const Vec& d, const Vec& maximum) { vmaxps(d, maximum, splat(kLowest)); }
+
+    const ScoreKey key_;
+};
+
+// for row in 0..rows:
+//   top = max[row]
+//   for key in 0..count step L:                                              emit_scores
+//     s = soft cap, ALiBi, bias of scores[row][key ..]; -Inf outside bounds[row]
+//     scores[row][key ..] = s; top = max(top, s)
+//   rescale[row] = exp2(max[row] - top); max[row] = top                      emit_maximum
+//   for key in 0..count step L:                                              emit_exponentials
+//     p = exp2(s - top); scores[row][key ..] = p; total += p
+//   sum[row] = sum[row] * rescale[row] + total                               emit_sum
+class Softmax : public SoftmaxEmitter {
+public:
+    Softmax(const Target& target, const ScoreKey& key) : SoftmaxEmitter(target, key) {
+        begin();
+        mov(scores_, ptr[args() + offsetof(SoftmaxArgs, scores)]);
+        if (key_.bias) mov(bias_, ptr[args() + offsetof(SoftmaxArgs, bias)]);
+        mov(bounds_, ptr[args() + offsetof(SoftmaxArgs, bounds)]);
+        mov(max_, ptr[args() + offsetof(SoftmaxArgs, max)]);
+        mov(sum_, ptr[args() + offsetof(SoftmaxArgs, sum)]);
+        mov(rescale_, ptr[args() + offsetof(SoftmaxArgs, rescale)]);
+        mov(rows_, ptr[args() + offsetof(SoftmaxArgs, rows)]);
+        mov(count_, ptr[args() + offsetof(SoftmaxArgs, count)]);
+        Label each_row;
+        L(each_row);
+        {
+            vbroadcastss(top_, ptr[max_]);
+            emit_scores();
+            fold(Fold::max, top_);
+            emit_maximum();
+            emit_exponentials();
+            emit_sum();
+        }
+        add(scores_, kBlock * 4);
+        if (key_.bias) add(bias_, kBlock * 4);
+        add(bounds_, int(sizeof(RowBounds)));
+        for (const Gpr& r : {max_, sum_, rescale_}) add(r, 4);
+        dec(rows_);
+        jnz(each_row, T_NEAR);
+        end();
+    }
+
+private:
+    template <typename Body>
+    void for_each_vector(const Body& body) {
+        Label each;
+        xor_(key_index_, key_index_);
+        L(each);
+        body();
+        add(key_index_, lanes());
+        cmp(key_index_, count_);
+        jl(each, T_NEAR);
+    }
+
+    void emit_scores() {
+        Temp index(*this, "index"), begin(*this, "begin"), end(*this, "end"), lowest(*this, "-inf");
+        std::vector<uint32_t> iota;
+        for (int i = 0; i < lanes(); ++i) iota.push_back(uint32_t(i));
+        vmovups(index, constant(iota));
+        vpbroadcastd(begin, ptr[bounds_ + offsetof(RowBounds, begin)]);
+        vpbroadcastd(end, ptr[bounds_ + offsetof(RowBounds, end)]);
+        vmovups(lowest, splat(-INFINITY));
+        for_each_vector([&] {
+            Temp score(*this, "score");
+            vmovups(score, ptr[scores_ + key_index_ * 4]);
+            emit_soft_cap(score, args() + offsetof(SoftmaxArgs, cap));
+            if (key_.alibi) emit_alibi(score, index);
+            emit_bias(score, bias_ + key_index_ * 4);
+            keep_in_range(score, index, begin, end, lowest);
+            vmovups(ptr[scores_ + key_index_ * 4], *score);
+            vmaxps(top_, score, top_);  // a NaN score leaves top_ as it is
+            vpaddd(index, index, splat_bits(uint32_t(lanes())));
+        });
+    }
+
+    // The distance is a whole number and exact; one rounding when it is scaled.
+    void emit_alibi(const Vec& score, const Vec& index) {
+        Temp distance(*this, "distance"), factor(*this, "factor");
+        vcvtdq2ps(distance, index);
+        vbroadcastss(factor, ptr[bounds_ + offsetof(RowBounds, distance)]);
+        vaddps(distance, distance, factor);
+        vbroadcastss(factor, ptr[bounds_ + offsetof(RowBounds, slope)]);
+        vfmadd231ps(score, distance, factor);
+    }
+
+    void emit_maximum() {
+        Temp before(*this, "before");
+        vbroadcastss(before, ptr[max_]);
+        vmovss(ptr[max_], Xbyak::Xmm(top_.getIdx()));
+        emit_finite(top_, top_);
+        vsubps(before, before, top_);
+        emit_exp2(*this, before);
+        vmovss(ptr[rescale_], Xbyak::Xmm((*before).getIdx()));
+    }
+
+    void emit_exponentials() {
+        zero(total_);
+        for_each_vector([&] {
+            Temp p(*this, "p");
+            vmovups(p, ptr[scores_ + key_index_ * 4]);
+            vsubps(p, p, top_);
+            emit_exp2(*this, p);
+            vmovups(ptr[scores_ + key_index_ * 4], *p);
+            vaddps(total_, total_, p);
+        });
+    }
+
+    void emit_sum() {
+        fold(Fold::sum, total_);
+        const Xbyak::Xmm total(total_.getIdx());
+        Temp before(*this, "before");
+        const Xbyak::Xmm x((*before).getIdx());
+        vmovss(x, ptr[sum_]);
+        vmulss(x, x, ptr[rescale_]);
+        vaddss(total, total, x);
+        vmovss(ptr[sum_], total);
+    }
+
+    const Gpr scores_ = gpr("scores"), bias_ = gpr("bias"), bounds_ = gpr("bounds"), max_ = gpr("max"),
+              sum_ = gpr("sum"), rescale_ = gpr("rescale"), rows_ = gpr("rows"), count_ = gpr("count"),
+              key_index_ = gpr("key index");
+    const Vec top_ = vec("top"), total_ = vec("total");
+};
+
+// The same with query rows in the lanes: no step across lanes. w runs over the vectors of the panel.
+//
+// for key in 0..count:                                                       emit_scores
+//   s[w] = soft cap, ALiBi, bias of scores[key][w]; -Inf outside begin[w]..end[w]
+//   scores[key][w] = s; top[w] = max(top[w], s[w])
+// rescale[w] = exp2(max[w] - top[w]); max[w] = top[w]                        emit_maximum
+// for key in 0..count: p = exp2(scores[key][w] - top[w]); total[w] += p      emit_exponentials
+// sum[w] = sum[w] * rescale[w] + total[w]                                    emit_sum
+class TileSoftmax : public SoftmaxEmitter {
+public:
+    TileSoftmax(const Target& target, const ScoreKey& key, int vecs_a_panel, bool masked)
+        : SoftmaxEmitter(target, key), vecs_(vecs_a_panel), masked_(masked), top_(vecs("top", vecs_a_panel)) {
+        begin();
+        mov(count_, ptr[args() + offsetof(TileSoftmaxArgs, count)]);
+        emit_scores();
+        emit_maximum();
+        emit_exponentials();
+        end();
+    }
+
+private:
+    RegExp row_constant(const Gpr& base, int w) const { return base + w * vec_bytes(); }
+
+    template <typename Body>
+    void for_each_key(const Body& body) {
+        Label each;
+        mov(score_, ptr[args() + offsetof(TileSoftmaxArgs, scores)]);
+        mov(left_, count_);
+        L(each);
+        body();
+        add(score_, vecs_ * vec_bytes());
+        dec(left_);
+        jnz(each, T_NEAR);
+    }
+
+    void emit_scores() {
+        const Gpr begin = gpr("begin"), end = gpr("end"), slope = gpr("slope"), distance = gpr("distance"),
+                  bias = gpr("bias"), max = gpr("max");
+        mov(begin, ptr[args() + offsetof(TileSoftmaxArgs, begin)]);
+        mov(end, ptr[args() + offsetof(TileSoftmaxArgs, end)]);
+        mov(slope, ptr[args() + offsetof(TileSoftmaxArgs, slope)]);
+        mov(distance, ptr[args() + offsetof(TileSoftmaxArgs, distance)]);
+        if (key_.bias) mov(bias, ptr[args() + offsetof(TileSoftmaxArgs, bias)]);
+        mov(max, ptr[args() + offsetof(TileSoftmaxArgs, max)]);
+        Temp index(*this, "index");
+        zero(index);
+        for (int w = 0; w < vecs_; ++w) vmovups(top_[size_t(w)], ptr[row_constant(max, w)]);
+        for_each_key([&] {
+            for (int w = 0; w < vecs_; ++w) {
+                Temp score(*this, "score");
+                vmovups(score, ptr[row_constant(score_, w)]);
+                emit_soft_cap(score, args() + offsetof(TileSoftmaxArgs, cap));
+                if (key_.alibi) {
+                    Temp away(*this, "away"), factor(*this, "factor");
+                    vcvtdq2ps(away, index);
+                    vaddps(away, away, ptr[row_constant(distance, w)]);
+                    vmovups(factor, ptr[row_constant(slope, w)]);
+                    vfmadd231ps(score, away, factor);
+                }
+                emit_bias(score, row_constant(bias, w));
+                if (masked_)
+                    keep_in_range(score, index, ptr[row_constant(begin, w)], ptr[row_constant(end, w)],
+                                  splat(-INFINITY));
+                if (masked_ || key_.bias || key_.alibi || key_.soft_cap)
+                    vmovups(ptr[row_constant(score_, w)], *score);
+                vmaxps(top_[size_t(w)], score, top_[size_t(w)]);
+            }
+            if (masked_ || key_.alibi) vpaddd(index, index, splat_bits(1));
+            if (key_.bias) add(bias, vecs_ * vec_bytes());
+        });
+        for (const Gpr& r : {begin, end, slope, distance, bias, max}) free(r);
+    }
+
+    void emit_maximum() {
+        const Gpr max = gpr("max"), rescale = gpr("rescale");
+        mov(max, ptr[args() + offsetof(TileSoftmaxArgs, max)]);
+        mov(rescale, ptr[args() + offsetof(TileSoftmaxArgs, rescale)]);
+        for (int w = 0; w < vecs_; ++w) {
+            Temp before(*this, "before");
+            vmovups(before, ptr[row_constant(max, w)]);
+            vmovups(ptr[row_constant(max, w)], top_[size_t(w)]);
+            emit_finite(top_[size_t(w)], top_[size_t(w)]);
+            vsubps(before, before, top_[size_t(w)]);
+            emit_exp2(*this, before);
+            vmovups(ptr[row_constant(rescale, w)], *before);
+        }
+        free(max);
+        free(rescale);
+    }
+
+    void emit_exponentials() {
+        const std::vector<Vec> total = vecs("total", vecs_);
+        for (const Vec& v : total) zero(v);
+        for_each_key([&] {
+            for (int w = 0; w < vecs_; ++w) {
+                Temp p(*this, "p");
+                vmovups(p, ptr[row_constant(score_, w)]);
+                vsubps(p, p, top_[size_t(w)]);
+                emit_exp2(*this, p);
+                vmovups(ptr[row_constant(score_, w)], *p);
+                vaddps(total[size_t(w)], total[size_t(w)], p);
+            }
+        });
+        emit_sum(total);
+        free(total);
+    }
+
+    void emit_sum(const std::vector<Vec>& total) {
+        const Gpr sum = gpr("sum"), rescale = gpr("rescale");
+        mov(sum, ptr[args() + offsetof(TileSoftmaxArgs, sum)]);
+        mov(rescale, ptr[args() + offsetof(TileSoftmaxArgs, rescale)]);
+        for (int w = 0; w < vecs_; ++w) {
+            Temp before(*this, "before");
+            vmovups(before, ptr[row_constant(sum, w)]);
+            vmulps(before, before, ptr[row_constant(rescale, w)]);
+            vaddps(before, before, total[size_t(w)]);
+            vmovups(ptr[row_constant(sum, w)], *before);
+        }
+        free(sum);
+        free(rescale);
+    }
+
+    const int vecs_;
+    const bool masked_;
+    const std::vector<Vec> top_;
+    const Gpr count_ = gpr("count"), score_ = gpr("score"), left_ = gpr("left");
+};
+
+}  // namespace
+
+Status generate_softmax(const Target& target, const ScoreKey& key, std::vector<uint8_t>* code) {
+    return Softmax(target, key).finish(code);
+}
+
+Status generate_tile_softmax(const Target& target, const ScoreKey& key, int vecs, bool masked,
+                             std::vector<uint8_t>* code) {
+    return TileSoftmax(target, key, vecs, masked).finish(code);
+}
+
+}  // namespace quire::jit

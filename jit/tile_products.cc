@@ -1,0 +1,152 @@
+#include "jit/tile_products.h"
+
+#include <cstddef>
+
+namespace quire::jit {
+namespace {
+
+// Broadcast operands a tile: with W vectors of rows this fills the registers with accumulators
+// (AVX2 3 x 4 + 3 + 1 = 16) and divides kKeyPadding and kValuePanel.
+int broadcasts(const Emitter& e, int vecs) {
+    for (int n : {8, 4})
+        if (n * vecs + vecs + 1 <= e.num_vecs()) return n;
+    return 2;
+}
+
+// Shared inner step: acc[n][w] += element[n] * rows[w]. Each lane vector is loaded once, each element
+// broadcast once (operands folded into the FMA would triple the loads).
+class TileProduct : public Emitter {
+protected:
+    explicit TileProduct(const TileKey& key)
+        : Emitter(*key.target), key_(key), n_(broadcasts(*this, key.vecs)), acc_(vecs("acc", n_ * key.vecs)),
+          rows_(vecs("rows", key.vecs)) {}
+
+    const Vec& acc(int n, int w) const { return acc_[size_t(n * key_.vecs + w)]; }
+    int panel_bytes() const { return key_.vecs * vec_bytes(); }  // one row of the lane operand
+
+    template <typename ElementAt>
+    void emit_step(const RegExp& lanes_at, const ElementAt& element_at) {
+        for (int w = 0; w < key_.vecs; ++w) vmovups(rows_[size_t(w)], ptr[lanes_at + w * vec_bytes()]);
+        for (int n = 0; n < n_; ++n) {
+            Temp element(*this, "element");
+            vbroadcastss(element, ptr[element_at(n)]);
+            for (int w = 0; w < key_.vecs; ++w) vfmadd231ps(acc(n, w), element, rows_[size_t(w)]);
+        }
+    }
+
+    const TileKey key_;
+    const int n_;
+    const std::vector<Vec> acc_, rows_;
+};
+
+// for key in 0..count step n:
+//   acc[n][w] = 0
+//   for d in 0..D: acc[n][w] += keys[key + n][d] * query[d][w]
+//   scores[key + n][w] = acc[n][w]
+class TileQk : public TileProduct {
+public:
+    explicit TileQk(const TileKey& key) : TileProduct(key) {
+        begin();
+        mov(keys_, ptr[args() + offsetof(TileQkArgs, keys)]);
+        mov(scores_, ptr[args() + offsetof(TileQkArgs, scores)]);
+        mov(count_, ptr[args() + offsetof(TileQkArgs, count)]);
+        Label each_tile;
+        L(each_tile);
+        {
+            for (const Vec& v : acc_) zero(v);
+            mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
+            emit_dims();
+            for (int n = 0; n < n_; ++n)
+                for (int w = 0; w < key_.vecs; ++w)
+                    vmovups(ptr[scores_ + n * panel_bytes() + w * vec_bytes()], acc(n, w));
+        }
+        add(keys_, n_ * key_.key_stride * 4);
+        add(scores_, n_ * panel_bytes());
+        sub(count_, n_);
+        jnz(each_tile, T_NEAR);
+        end();
+    }
+
+private:
+    static constexpr int kUnroll = 4;
+
+    void emit_dims() {
+        const int whole = key_.dim / kUnroll;
+        mov(element_, keys_);
+        if (whole > 0) {
+            Label each;
+            mov(left_, whole);
+            L(each);
+            emit_unrolled(kUnroll);
+            dec(left_);
+            jnz(each, T_NEAR);
+        }
+        emit_unrolled(key_.dim % kUnroll);
+    }
+
+    void emit_unrolled(int dims) {
+        for (int d = 0; d < dims; ++d)
+            emit_step(query_ + d * panel_bytes(),
+                      [&](int n) { return element_ + (n * key_.key_stride + d) * 4; });
+        add(query_, dims * panel_bytes());
+        add(element_, dims * 4);
+    }
+
+    const Gpr keys_ = gpr("keys"), scores_ = gpr("scores"), count_ = gpr("count"), query_ = gpr("query"),
+              element_ = gpr("element"), left_ = gpr("left");
+};
+
+// for d in 0..Dv step n:
+//   acc[n][w] = output[d + n][w] * rescale[w]
+//   for key in 0..count: acc[n][w] += values[d + n of key] * probabilities[key][w]
+//   output[d + n][w] = acc[n][w]
+class TilePv : public TileProduct {
+public:
+    explicit TilePv(const TileKey& key) : TileProduct(key) {
+        begin();
+        mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
+        mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
+        mov(panels_, (key_.dim + kValuePanel - 1) / kValuePanel);
+        Label each_panel;
+        L(each_panel);
+        for (int d = 0; d < kValuePanel; d += n_) emit_dims(d);
+        add(output_, kValuePanel * panel_bytes());
+        add(panel_, kTileKeys * kValuePanel * 4);
+        dec(panels_);
+        jnz(each_panel, T_NEAR);
+        end();
+    }
+
+private:
+    RegExp output_at(int d, int w) const { return output_ + d * panel_bytes() + w * vec_bytes(); }
+
+    void emit_dims(int d) {
+        mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
+        for (int w = 0; w < key_.vecs; ++w) {
+            vmovups(rows_[size_t(w)], ptr[rescale_ + w * vec_bytes()]);
+            for (int n = 0; n < n_; ++n) vmulps(acc(n, w), rows_[size_t(w)], ptr[output_at(d + n, w)]);
+        }
+        mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
+        mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
+        lea(value_, ptr[panel_ + d * 4]);
+        Label each_key;
+        L(each_key);
+        emit_step(probabilities_, [&](int n) { return value_ + n * 4; });
+        add(probabilities_, panel_bytes());
+        add(value_, kValuePanel * 4);
+        dec(count_);
+        jnz(each_key, T_NEAR);
+        for (int n = 0; n < n_; ++n)
+            for (int w = 0; w < key_.vecs; ++w) vmovups(ptr[output_at(d + n, w)], acc(n, w));
+    }
+
+    const Gpr output_ = gpr("output"), panel_ = gpr("panel"), panels_ = gpr("panels"), rescale_ = gpr("rescale"),
+              probabilities_ = gpr("probabilities"), count_ = gpr("count"), value_ = gpr("value");
+};
+
+}  // namespace
+
+Status generate_tile_qk(const TileKey& key, std::vector<uint8_t>* code) { return TileQk(key).finish(code); }
+Status generate_tile_pv(const TileKey& key, std::vector<uint8_t>* code) { return TilePv(key).finish(code); }
+
+}  // namespace quire::jit

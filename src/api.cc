@@ -1,0 +1,240 @@
+// extern "C": copies in, catches, last error; no logic.
+#include <exception>
+#include <new>
+
+#include "src/ops/operator.h"
+
+namespace quire {
+namespace {
+
+#define QUIRE_STRING_(x) #x
+#define QUIRE_STRING(x) QUIRE_STRING_(x)
+
+// Runs `body` and turns what it throws into a status; remembers the message.
+template <typename Body>
+quire_status guarded(const Body& body) noexcept {
+    try {
+        Status status = body();
+        return status.ok() ? QUIRE_OK : report(status);
+    } catch (const std::bad_alloc&) {
+        return report(Status(QUIRE_OUT_OF_MEMORY, "out of memory"));
+    } catch (const std::exception& error) {
+        return report(Status(QUIRE_INTERNAL, error.what()));
+    }
+}
+
+template <typename Args>
+using Prepare = Status (*)(const quire_plan&, const Args&, Run*);
+
+// On failure the run goes back to the context unused.
+template <typename Args>
+Status prepare_run(const quire_plan* plan, const Args* args, Operator op, Prepare<Args> prepare,
+                   std::unique_ptr<Run>* out) {
+    QUIRE_TRY(check_plan(plan, op));
+    Args copy;
+    QUIRE_TRY(copy_in("args", args, &copy));
+    std::unique_ptr<Run> run = plan->context->take_run();
+    Status status = prepare(*plan, copy, run.get());
+    if (!status.ok()) {
+        plan->context->give_back(std::move(run));
+        return status;
+    }
+    *out = std::move(run);
+    return {};
+}
+
+template <typename Args>
+quire_status run_now(const quire_plan* plan, const Args* args, Operator op, Prepare<Args> prepare) {
+    return guarded([&]() -> Status {
+        std::unique_ptr<Run> run;
+        QUIRE_TRY(prepare_run(plan, args, op, prepare, &run));
+        plan->context->executor->run(*run);
+        Run::release(std::move(run));
+        return {};
+    });
+}
+
+template <typename Args>
+quire_status prepare_only(const quire_plan* plan, const Args* args, Operator op, Prepare<Args> prepare,
+                          quire_run** out) {
+    return guarded([&]() -> Status {
+        if (out == nullptr) return invalid("run is NULL: must point at a quire_run*");
+        auto handle = std::make_unique<quire_run>();
+        QUIRE_TRY(prepare_run(plan, args, op, prepare, &handle->run));
+        *out = handle.release();
+        return {};
+    });
+}
+
+}  // namespace
+}  // namespace quire
+
+using namespace quire;
+
+struct quire_context {
+    std::shared_ptr<Context> context;
+};
+
+namespace quire {
+namespace {
+
+Status resolve(quire_context* handle, std::shared_ptr<Context>* context) {
+    if (handle == nullptr) return default_context(context);
+    *context = handle->context;
+    return {};
+}
+
+template <typename Desc>
+quire_status plan_for(quire_context* context, const Desc* desc, quire_plan** out, Operator op,
+                      Status (*make)(const Desc&, quire_plan*)) {
+    return guarded([&]() -> Status {
+        if (out == nullptr) return invalid("plan is NULL: must point at a quire_plan*");
+        Desc copy;
+        QUIRE_TRY(copy_in("desc", desc, &copy));
+        auto plan = std::make_unique<quire_plan>();
+        plan->op = op;
+        QUIRE_TRY(resolve(context, &plan->context));
+        plan->explain = std::string("op: ") + operator_name(op) + "\n";
+        QUIRE_TRY(make(copy, plan.get()));
+        *out = plan.release();
+        return {};
+    });
+}
+
+}  // namespace
+}  // namespace quire
+
+const char* quire_version(void) {
+    return QUIRE_STRING(QUIRE_VERSION_MAJOR) "." QUIRE_STRING(QUIRE_VERSION_MINOR) "." QUIRE_STRING(
+        QUIRE_VERSION_PATCH);
+}
+
+const char* quire_last_error(void) { return last_error(); }
+
+quire_tensor quire_tensor_of(void* data, quire_type type, int32_t rank, const int64_t* shape) {
+    quire_tensor t = {};
+    t.data = data;
+    t.type = type;
+    t.rank = rank;
+    int64_t stride = 1;
+    for (int32_t i = rank - 1; i >= 0; --i) {
+        if (i >= QUIRE_MAX_RANK) continue;  // a wrong rank is reported where the tensor is used
+        t.shape[i] = shape[i];
+        t.strides[i] = stride;
+        // A product that does not fit is reported where the tensor is used, by its shape.
+        if (__builtin_mul_overflow(stride, shape[i], &stride)) stride = INT64_MAX;
+    }
+    return t;
+}
+
+quire_status quire_context_create(const quire_context_options* options, quire_context** context) {
+    return guarded([&]() -> Status {
+        if (context == nullptr) return invalid("context is NULL: must point at a quire_context*");
+        quire_context_options copy = {};
+        if (options != nullptr) QUIRE_TRY(copy_in("options", options, &copy));
+        auto handle = std::make_unique<quire_context>();
+        QUIRE_TRY(make_context(&copy, &handle->context));
+        *context = handle.release();
+        return {};
+    });
+}
+
+void quire_context_destroy(quire_context* context) { delete context; }
+
+const char* quire_target_name(quire_context* context) {
+    std::shared_ptr<Context> held;
+    const quire_status status = guarded([&] { return resolve(context, &held); });
+    return status == QUIRE_OK ? held->target.name : nullptr;
+}
+
+int32_t quire_num_threads(quire_context* context) {
+    std::shared_ptr<Context> held;
+    const quire_status status = guarded([&] { return resolve(context, &held); });
+    return status == QUIRE_OK ? held->num_threads : 0;
+}
+
+void quire_plan_destroy(quire_plan* plan) { delete plan; }
+const char* quire_plan_explain(const quire_plan* plan) { return plan == nullptr ? "" : plan->explain.c_str(); }
+
+quire_status quire_run_slice(quire_run* run, int32_t index, int32_t count, quire_barrier_fn barrier,
+                             void* barrier_user) {
+    return guarded([&]() -> Status {
+        if (run == nullptr) return invalid("run is NULL: must be a prepared run");
+        return run_slice(*run->run, index, count, barrier, barrier_user);
+    });
+}
+
+void quire_run_release(quire_run* run) {
+    if (run == nullptr) return;
+    Run::release(std::move(run->run));
+    delete run;
+}
+
+void quire_attention_desc_init(quire_attention_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->type = QUIRE_F32;
+    desc->key_format = desc->value_format = {QUIRE_F32, 0, QUIRE_NONE};
+}
+
+quire_status quire_attention_plan(quire_context* context, const quire_attention_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::attention, make_attention_operator);
+}
+
+quire_status quire_attention(const quire_plan* plan, const quire_attention_args* args) {
+    return run_now(plan, args, Operator::attention, prepare_attention);
+}
+
+quire_status quire_prepare_attention(const quire_plan* plan, const quire_attention_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::attention, prepare_attention, run);
+}
+
+void quire_append_desc_init(quire_append_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->type = QUIRE_F32;
+    desc->key_format = desc->value_format = {QUIRE_F32, 0, QUIRE_NONE};
+}
+
+quire_status quire_append_plan(quire_context* context, const quire_append_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::append, make_append_operator);
+}
+
+quire_status quire_append(const quire_plan* plan, const quire_append_args* args) {
+    return run_now(plan, args, Operator::append, prepare_append);
+}
+
+quire_status quire_prepare_append(const quire_plan* plan, const quire_append_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::append, prepare_append, run);
+}
+
+quire_status quire_merge_states(quire_context* context, const quire_tensor* output_a, const quire_tensor* lse_a,
+                                const quire_tensor* output_b, const quire_tensor* lse_b, const quire_tensor* output,
+                                const quire_tensor* lse) {
+    (void)context;
+    return guarded([&] { return merge_states(output_a, lse_a, output_b, lse_b, output, lse); });
+}
+
+void quire_pmx_dynamic_multi_head_cache_attention_desc_init(quire_pmx_dynamic_multi_head_cache_attention_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->num_layer = 1;
+    desc->quant_group = 8;
+    desc->page_size = 128;
+    desc->query_type = QUIRE_F32;
+}
+
+quire_status quire_pmx_dynamic_multi_head_cache_attention_plan(
+    quire_context* context, const quire_pmx_dynamic_multi_head_cache_attention_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_dynamic_multi_head_cache_attention, make_pmx_dynamic);
+}
+
+quire_status quire_pmx_dynamic_multi_head_cache_attention(
+    const quire_plan* plan, const quire_pmx_dynamic_multi_head_cache_attention_args* args) {
+    return run_now(plan, args, Operator::pmx_dynamic_multi_head_cache_attention, prepare_pmx_dynamic);
+}
+
+quire_status quire_prepare_pmx_dynamic_multi_head_cache_attention(
+    const quire_plan* plan, const quire_pmx_dynamic_multi_head_cache_attention_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_dynamic_multi_head_cache_attention, prepare_pmx_dynamic, run);
+}

@@ -1,0 +1,87 @@
+#include "src/attend.h"
+
+#include <algorithm>
+#include <cassert>
+#include <new>
+
+namespace quire {
+namespace {
+
+constexpr float kLog2e = 1.44269504f;
+
+// One array of addresses over the runs of rows that follow each other in the cache.
+struct Cursor {
+    const char* at;
+    int64_t stride;
+    const char** out;
+    void run(int64_t n) {
+        for (int64_t i = 0; i < n; ++i) out[i] = at + i * stride;
+        out += n;
+    }
+};
+
+}  // namespace
+
+void Scratch::reserve(size_t floats) {
+    floats = (floats + 15) / 16 * 16;
+    if (floats <= capacity_) return;
+    memory_.reset(static_cast<float*>(std::aligned_alloc(64, floats * 4)));
+    if (!memory_) {
+        capacity_ = 0;
+        throw std::bad_alloc();
+    }
+    capacity_ = floats;
+}
+
+float* Scratch::floats(size_t count) {
+    float* begin = memory_.get() + used_;
+    used_ += (count + 15) / 16 * 16;
+    assert(used_ <= capacity_);
+    return begin;
+}
+
+void RowAddresses::set(const AttentionProblem& p, const Item& item, int64_t first, int64_t keys, int64_t fill) {
+    begin = first;
+    count = keys;
+    const CacheView& cache = p.cache;
+    const bool key_scales = cache.key_scale.base, value_scales = cache.value_scale.base;
+    int64_t done = 0;
+    while (done < keys) {
+        const int64_t t = first + done, row = cache.row(item.b, t);
+        const int64_t left_of_page = cache.page_size == 0 ? keys - done : cache.page_size - t % cache.page_size;
+        const int64_t n = std::min(keys - done, left_of_page);
+        const auto run = [&](const RowView& view, const char** out) {
+            Cursor{view.at(row, item.kv_head), view.row_stride, out + done}.run(n);
+        };
+        run(cache.key, key);
+        run(cache.value, value);
+        if (key_scales) run(cache.key_scale, key_scale);
+        if (value_scales) run(cache.value_scale, value_scale);
+        done += n;
+    }
+    const int64_t last = keys - 1, end = std::max(padded(), fill);
+    for (int64_t i = keys; i < end; ++i) {
+        key[i] = key[last];
+        value[i] = value[last];
+        if (key_scales) key_scale[i] = key_scale[last];
+        if (value_scales) value_scale[i] = value_scale[last];
+    }
+}
+
+float query_factor(const AttentionSpec& spec) {
+    return spec.soft_cap > 0 ? spec.scale / spec.soft_cap : spec.scale * kLog2e;
+}
+
+float cap_factor(const AttentionSpec& spec) { return spec.soft_cap * kLog2e; }
+
+void load_bias(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count, float* bias,
+               int64_t stride) {
+    const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
+    const int64_t token = p.seqstarts(item.b) + row / group;
+    const char* at = p.mask.base + head * p.mask.head_stride + token * p.mask.row_stride +
+                     (p.kvstarts(item.b) + begin) * p.mask.column_stride;
+    for (int64_t j = 0; j < count; ++j, at += p.mask.column_stride)
+        bias[j * stride] = load_number(p.mask.type, at, 0) * kLog2e;
+}
+
+}  // namespace quire

@@ -1,0 +1,59 @@
+// Drives the generated kernels over one work item. attend_rows: few query rows (decode); attend_tiles: many.
+#pragma once
+#include <cstdlib>
+#include <memory>
+
+#include "src/combine.h"
+
+namespace quire {
+
+// Memory of one thread, kept from call to call; a bump allocator of 64-byte aligned float arrays.
+class Scratch {
+public:
+    void reserve(size_t floats);
+    void reset() { used_ = 0; }
+    float* floats(size_t count);
+    template <typename T>
+    T* array(size_t count) {
+        return reinterpret_cast<T*>(floats((count * sizeof(T) + 3) / 4));
+    }
+
+private:
+    struct Free {
+        void operator()(void* p) const { std::free(p); }
+    };
+    std::unique_ptr<float, Free> memory_;
+    size_t capacity_ = 0, used_ = 0;
+};
+
+// Enough for any item of the plan.
+size_t scratch_floats(const AttentionPlan& plan);
+
+void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, Scratch& scratch,
+                 States& states);
+void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, Scratch& scratch,
+                  States& states);
+
+// ---- what both share ----
+
+// Addresses of a range of cache rows of one kv head.
+struct RowAddresses {
+    const char *key[jit::kTileKeys], *value[jit::kTileKeys];
+    const char *key_scale[jit::kTileKeys], *value_scale[jit::kTileKeys];
+    int64_t begin, count;  // keys begin .. begin + count
+
+    // The last row is repeated up to a multiple of kKeyPadding and at least `fill` entries.
+    void set(const AttentionProblem& problem, const Item& item, int64_t first, int64_t keys, int64_t fill);
+    int64_t padded() const { return (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding; }
+};
+
+// Factor of the query: softmax scale and log2(e), or what the soft cap needs.
+float query_factor(const AttentionSpec& spec);
+// Factor that turns tanh into log2 units; 0 without a soft cap.
+float cap_factor(const AttentionSpec& spec);
+
+// Additive mask of query row `row` for keys begin .. begin + count, in log2 units, `stride` floats apart.
+void load_bias(const AttentionProblem& problem, const Item& item, int64_t row, int64_t begin, int64_t count,
+               float* bias, int64_t stride);
+
+}  // namespace quire

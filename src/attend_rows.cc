@@ -1,0 +1,132 @@
+// Decode. For each block of kBlock keys: scores of all query rows, softmax with a running maximum, and the
+// rescaled sum of values; each cache row is read and converted once for all query rows.
+#include <algorithm>
+#include <cmath>
+
+#include "src/attend.h"
+
+namespace quire {
+namespace {
+
+constexpr int kBlock = jit::kBlock;
+constexpr float kLog2e = 1.44269504f;
+
+struct RowsState {
+    float *query, *output;                      // [R][V] in lane order
+    float *scores, *bias;                       // [R][kBlock]
+    float *key_scales, *value_scales;           // [kBlock][scale stride]
+    float *max, *sum, *rescale;                 // [R]
+    jit::RowBounds* bounds;                     // [R]
+    RowAddresses* addresses;                    // [2]: this block and the next
+};
+
+RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
+    constexpr size_t R = jit::kMaxDecodeRows;
+    RowsState s;
+    scratch.reset();
+    s.query = scratch.floats(R * size_t(plan.key_stride));
+    s.output = scratch.floats(R * size_t(plan.value_stride));
+    s.scores = scratch.floats(R * kBlock);
+    s.bias = scratch.floats(R * kBlock);
+    s.key_scales = scratch.floats(kBlock * size_t(plan.key_scale_stride) + 16);
+    s.value_scales = scratch.floats(kBlock * size_t(plan.value_scale_stride) + 16);
+    s.max = scratch.floats(R);
+    s.sum = scratch.floats(R);
+    s.rescale = scratch.floats(R);
+    s.bounds = scratch.array<jit::RowBounds>(R);
+    s.addresses = scratch.array<RowAddresses>(2);
+    return s;
+}
+
+void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s) {
+    const AttentionSpec& spec = plan.spec;
+    const float factor = query_factor(spec);
+    for (int64_t row = item.row_begin; row < item.row_end; ++row) {
+        const char* from = p.query.at(p.seqstarts(item.b) + row / spec.group(),
+                                      item.kv_head * spec.group() + row % spec.group());
+        float* to = s.query + (row - item.row_begin) * plan.key_stride;
+        for (int i = 0; i < plan.key_stride; ++i) {
+            const int element = plan.key_order[size_t(i)];
+            to[i] = element < 0 ? 0.f : load_number(spec.type, from, element) * factor;
+        }
+    }
+}
+
+void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowAddresses& block,
+                const RowsState& s) {
+    const int group = plan.spec.group();
+    for (int64_t row = item.row_begin; row < item.row_end; ++row) {
+        const int64_t i = row / group;
+        const KeyRange seen = p.visible(item.b, i);
+        jit::RowBounds& bounds = s.bounds[row - item.row_begin];
+        bounds.begin = int32_t(std::clamp<int64_t>(seen.begin - block.begin, 0, block.count));
+        bounds.end = int32_t(std::clamp<int64_t>(seen.end - block.begin, 0, block.count));
+        if (!plan.spec.alibi) continue;
+        bounds.slope = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
+        bounds.distance = float(block.begin - (p.keys(item.b) - p.queries(item.b) + i));
+    }
+}
+
+void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowAddresses& block,
+                  const RowAddresses& next, const RowsState& s) {
+    const int64_t rows = item.row_end - item.row_begin;
+    const jit::DecodeKernels& kernels = p.mask ? plan.decode_bias[rows] : plan.decode[rows];
+    const int64_t padded = block.padded();
+    set_bounds(plan, p, item, block, s);
+    if (p.mask) {
+        for (int64_t r = 0; r < rows; ++r) {
+            float* bias = s.bias + r * kBlock;
+            load_bias(p, item, item.row_begin + r, block.begin, block.count, bias, 1);
+            std::fill(bias + block.count, bias + padded, 0.f);
+        }
+    }
+    if (kernels.key_scales) kernels.key_scales({block.key_scale, next.key_scale, s.key_scales, padded});
+    kernels.qk({s.query, block.key, next.key, s.key_scales, s.scores, padded});
+    kernels.softmax({s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});
+    if (kernels.value_scales)
+        kernels.value_scales({block.value_scale, next.value_scale, s.value_scales, block.count});
+    kernels.pv({s.scores, block.value, next.value, s.value_scales, s.rescale, s.output, block.count});
+}
+
+void write_result(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s,
+                  States& states) {
+    for (int64_t row = item.row_begin; row < item.row_end; ++row) {
+        const int64_t r = row - item.row_begin;
+        const float* output = s.output + r * plan.value_stride;
+        if (item.parts == 1) {
+            finish_row(p, item, row, s.max[r], s.sum[r], output, plan.value_order.data(), plan.value_stride);
+            continue;
+        }
+        const size_t state = size_t(item.state + r * item.parts);
+        states.max[state] = s.max[r];
+        states.sum[state] = s.sum[r];
+        std::copy(output, output + plan.value_stride, &states.output[state * size_t(plan.value_stride)]);
+    }
+}
+
+}  // namespace
+
+void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, Scratch& scratch,
+                 States& states) {
+    const RowsState s = allocate(plan, scratch);
+    const int64_t rows = item.row_end - item.row_begin;
+    load_query(plan, problem, item, s);
+    std::fill(s.max, s.max + rows, -INFINITY);
+    std::fill(s.sum, s.sum + rows, 0.f);
+    std::fill(s.output, s.output + rows * plan.value_stride, 0.f);
+
+    RowAddresses *block = &s.addresses[0], *next = &s.addresses[1];
+    const auto set = [&](RowAddresses* to, int64_t begin) {
+        to->set(problem, item, begin, std::min<int64_t>(kBlock, item.key_end - begin), kBlock);
+    };
+    if (item.key_begin < item.key_end) set(block, item.key_begin);
+    for (int64_t begin = item.key_begin; begin < item.key_end; begin += kBlock) {
+        const bool last = begin + kBlock >= item.key_end;
+        if (!last) set(next, begin + kBlock);
+        attend_block(plan, problem, item, *block, last ? *block : *next, s);
+        std::swap(block, next);
+    }
+    write_result(plan, problem, item, s, states);
+}
+
+}  // namespace quire

@@ -1,0 +1,189 @@
+// Prefill, and any call with more than kMaxDecodeRows query rows a kv head. Query rows lie in the lanes: for each
+// tile of keys, K and V are dequantised and packed once, then every panel of query rows runs over the tile. A
+// panel starts and stops at its own first and last visible key; masks run only where a panel needs them.
+#include <algorithm>
+#include <cmath>
+
+#include "src/attend.h"
+
+namespace quire {
+namespace {
+
+constexpr float kLog2e = 1.44269504f;
+
+struct Panel {
+    int64_t row_begin, rows;  // first query row of the sequence, rows in use
+    int vecs, lanes;          // width: vectors, and lanes of them all
+    int64_t key_begin, key_end;
+    float *query, *output;    // [D][lanes], [Dv rounded up][lanes]
+    float *max, *sum;         // [lanes]
+};
+
+struct TileState {
+    Panel* panels;
+    int64_t num_panels;
+    float *keys, *values, *scales;     // packed tile, f32 scales of its rows
+    float *scores, *bias;              // [tile_keys][panel lanes]
+    float *rescale, *slope, *distance; // [panel lanes]
+    int32_t *begin, *end;              // [panel lanes]
+    float* row;                        // [V] one output row
+    RowAddresses* addresses;
+};
+
+size_t max_panels(const AttentionPlan& plan) { return size_t(plan.tile_rows / plan.panel_rows()); }
+
+TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
+    TileState s;
+    scratch.reset();
+    const size_t lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
+    const size_t scale_stride = size_t(std::max(plan.key_scale_stride, plan.value_scale_stride));
+    s.panels = scratch.array<Panel>(max_panels(plan));
+    s.keys = scratch.floats(keys * size_t(plan.key_stride));
+    s.values = scratch.floats(jit::kTileKeys * size_t(plan.value_stride));
+    s.scales = scratch.floats(keys * scale_stride + 16);
+    s.scores = scratch.floats(keys * lanes);
+    s.bias = scratch.floats(keys * lanes);
+    s.rescale = scratch.floats(lanes);
+    s.slope = scratch.floats(lanes);
+    s.distance = scratch.floats(lanes);
+    s.begin = scratch.array<int32_t>(lanes);
+    s.end = scratch.array<int32_t>(lanes);
+    s.row = scratch.floats(size_t(plan.value_stride));
+    s.addresses = scratch.array<RowAddresses>(1);
+    return s;
+}
+
+// The query transposed: [D][lanes], lanes without a row are 0.
+void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel) {
+    const AttentionSpec& spec = plan.spec;
+    const float factor = query_factor(spec);
+    for (int64_t r = 0; r < panel.lanes; ++r) {
+        if (r >= panel.rows) {
+            for (int d = 0; d < spec.D; ++d) panel.query[d * panel.lanes + r] = 0;
+            continue;
+        }
+        const int64_t row = panel.row_begin + r;
+        const char* from = p.query.at(p.seqstarts(item.b) + row / spec.group(),
+                                      item.kv_head * spec.group() + row % spec.group());
+        for (int d = 0; d < spec.D; ++d) panel.query[d * panel.lanes + r] = load_number(spec.type, from, d) * factor;
+    }
+}
+
+void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Scratch& scratch,
+                 TileState* s) {
+    const int group = plan.spec.group(), lanes = plan.target->lanes();
+    s->num_panels = 0;
+    for (int64_t row = item.row_begin; row < item.row_end;) {
+        Panel& panel = s->panels[s->num_panels++];
+        const int64_t left = item.row_end - row;
+        panel.row_begin = row;
+        panel.rows = std::min<int64_t>(left, plan.panel_rows());
+        panel.vecs = int((panel.rows + lanes - 1) / lanes);
+        panel.lanes = panel.vecs * lanes;
+        panel.query = scratch.floats(size_t(plan.spec.D * panel.lanes));
+        panel.output = scratch.floats(size_t(plan.value_stride * panel.lanes));
+        panel.max = scratch.floats(size_t(panel.lanes));
+        panel.sum = scratch.floats(size_t(panel.lanes));
+        std::fill(panel.max, panel.max + panel.lanes, -INFINITY);
+        std::fill(panel.sum, panel.sum + panel.lanes, 0.f);
+        std::fill(panel.output, panel.output + plan.value_stride * panel.lanes, 0.f);
+        panel.key_begin = p.visible(item.b, row / group).begin;
+        panel.key_end = p.visible(item.b, (row + panel.rows - 1) / group).end;
+        load_query(plan, p, item, panel);
+        row += panel.rows;
+    }
+}
+
+// Bounds and ALiBi constants of the panel's lanes for the tile at `begin`. True where a lane sees less than
+// all `count` keys.
+bool set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                int64_t begin, int64_t count, const TileState& s) {
+    const int group = plan.spec.group();
+    bool masked = false;
+    for (int64_t r = 0; r < panel.lanes; ++r) {
+        const int64_t row = panel.row_begin + std::min(r, panel.rows - 1), i = row / group;
+        const KeyRange seen = p.visible(item.b, i);
+        s.begin[r] = int32_t(std::clamp<int64_t>(seen.begin - begin, 0, count));
+        s.end[r] = int32_t(std::clamp<int64_t>(seen.end - begin, 0, count));
+        masked = masked || s.begin[r] > 0 || s.end[r] < count;
+        if (!plan.spec.alibi) continue;
+        s.slope[r] = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
+        s.distance[r] = float(begin - (p.keys(item.b) - p.queries(item.b) + i));
+    }
+    return masked;
+}
+
+void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                  int64_t begin, int64_t tile_count, const TileState& s) {
+    const int64_t count = std::min(tile_count, panel.key_end - begin);
+    if (count <= 0 || panel.key_begin >= begin + tile_count) return;
+    const int64_t padded = (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding;
+    const jit::TileKernels& kernels = p.mask ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
+    const bool masked = set_bounds(plan, p, item, panel, begin, count, s);
+    if (p.mask)
+        for (int64_t r = 0; r < panel.lanes; ++r)
+            load_bias(p, item, panel.row_begin + std::min(r, panel.rows - 1), begin, count, s.bias + r, panel.lanes);
+    kernels.qk({panel.query, s.keys, s.scores, padded});
+    (masked ? kernels.softmax_masked : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance,
+                                                         panel.max, panel.sum, s.rescale, count,
+                                                         cap_factor(plan.spec)});
+    kernels.pv({s.scores, s.values, s.rescale, panel.output, count});
+}
+
+void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, const TileState& s) {
+    const jit::PackKernels& pack = plan.pack;
+    if (pack.key_scales) pack.key_scales({rows.key_scale, rows.key_scale, s.scales, rows.padded()});
+    pack.keys({rows.key, s.scales, s.keys, rows.padded()});
+    if (pack.value_scales) pack.value_scales({rows.value_scale, rows.value_scale, s.scales, rows.count});
+    pack.values({rows.value, s.scales, s.values, rows.count});
+}
+
+void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                 const TileState& s, States& states) {
+    for (int64_t r = 0; r < panel.rows; ++r) {
+        const int64_t row = panel.row_begin + r;
+        if (item.parts == 1) {
+            for (int d = 0; d < plan.spec.Dv; ++d) s.row[d] = panel.output[d * panel.lanes + r];
+            finish_row(p, item, row, panel.max[r], panel.sum[r], s.row, nullptr, plan.spec.Dv);
+            continue;
+        }
+        const size_t state = size_t(item.state + (row - item.row_begin) * item.parts);
+        states.max[state] = panel.max[r];
+        states.sum[state] = panel.sum[r];
+        float* to = &states.output[state * size_t(plan.value_stride)];
+        for (int i = 0; i < plan.value_stride; ++i) {
+            const int element = plan.value_order[size_t(i)];
+            to[i] = element < 0 ? 0.f : panel.output[element * panel.lanes + r];
+        }
+    }
+}
+
+}  // namespace
+
+size_t scratch_floats(const AttentionPlan& plan) {
+    if (!plan.target->jit()) return 0;
+    const size_t ks = size_t(plan.key_stride), vs = size_t(plan.value_stride);
+    const size_t kss = size_t(plan.key_scale_stride), vss = size_t(plan.value_scale_stride);
+    const size_t R = jit::kMaxDecodeRows, lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
+    const size_t addresses = sizeof(RowAddresses) / 4 + 16;
+    const size_t rows = R * (ks + vs + 2 * jit::kBlock) + jit::kBlock * (kss + vss) + 2 * addresses + 1024;
+    const size_t panel = lanes * (ks + vs + 2) + 128;
+    const size_t tiles = keys * ks + jit::kTileKeys * vs + keys * std::max(kss, vss) + 2 * keys * lanes + vs +
+                         8 * lanes + max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + 1024;
+    return std::max(rows, tiles);
+}
+
+void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, Scratch& scratch,
+                  States& states) {
+    TileState s = allocate(plan, scratch);
+    make_panels(plan, problem, item, scratch, &s);
+    for (int64_t begin = item.key_begin; begin < item.key_end; begin += plan.tile_keys) {
+        const int64_t count = std::min<int64_t>(plan.tile_keys, item.key_end - begin);
+        s.addresses->set(problem, item, begin, count, 0);
+        pack_tile(plan, *s.addresses, s);
+        for (int64_t i = 0; i < s.num_panels; ++i) attend_panel(plan, problem, item, s.panels[i], begin, count, s);
+    }
+    for (int64_t i = 0; i < s.num_panels; ++i) write_panel(plan, problem, item, s.panels[i], s, states);
+}
+
+}  // namespace quire

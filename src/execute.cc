@@ -1,0 +1,155 @@
+#include "src/execute.h"
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+#include <xmmintrin.h>
+
+#include <algorithm>
+
+#include "src/context.h"
+#include "src/portable.h"
+
+namespace quire {
+namespace {
+
+constexpr unsigned kDefaultMxcsr = 0x1f80;
+
+}  // namespace
+
+FloatEnvironment::FloatEnvironment() : caller_(_mm_getcsr()) { _mm_setcsr(kDefaultMxcsr); }
+FloatEnvironment::~FloatEnvironment() { _mm_setcsr(caller_); }
+
+// ---- Run ----
+
+void Run::start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
+                const AttentionPlan* attention_plan) {
+    context_ = std::move(context);
+    append_plan_ = append_plan;
+    attention_plan_ = attention_plan;
+    scratch_floats_ = append_plan ? size_t(std::max(append_plan->spec.D, append_plan->spec.Dv)) / 4 + 32 : 0;
+    if (attention_plan) {
+        schedule_.build(*attention_plan, attention);
+        states_.resize(schedule_.states(), attention_plan->value_stride);
+        scratch_floats_ = std::max(scratch_floats_, scratch_floats(*attention_plan));
+    }
+    for (std::atomic<int64_t>& next : next_) next.store(0, std::memory_order_relaxed);
+}
+
+int64_t Run::phase_items(int phase) const {
+    if (phase == 0) return append_plan_ ? append.n : 0;
+    if (!attention_plan_) return 0;
+    return phase == 1 ? schedule_.items() : schedule_.merges();
+}
+
+void Run::prepare_worker(int worker) {
+    std::unique_ptr<Scratch>& scratch = scratch_[worker];
+    if (!scratch) scratch = std::make_unique<Scratch>();
+    scratch->reserve(scratch_floats_);
+}
+
+void Run::run_item(int phase, int64_t index, int worker) {
+    Scratch& scratch = *scratch_[worker];
+    if (phase == 0) return append_token(index, scratch);
+    const AttentionPlan& plan = *attention_plan_;
+    if (phase == 2) {
+        scratch.reset();
+        return merge_item(plan, attention, schedule_.merge(index), states_, scratch.floats(size_t(plan.value_stride)));
+    }
+    const Item item = schedule_.item(index);
+    if (!plan.target->jit()) {
+        const int group = plan.spec.group();
+        for (int64_t row = item.row_begin; row < item.row_end; ++row)
+            portable::attend_row(attention, item.b, row / group, item.kv_head * group + int(row % group));
+    } else if (attention.queries(item.b) * plan.spec.group() <= jit::kMaxDecodeRows) {
+        attend_rows(plan, attention, item, scratch, states_);
+    } else {
+        attend_tiles(plan, attention, item, scratch, states_);
+    }
+}
+
+void Run::append_token(int64_t token, Scratch& scratch) {
+    const AppendProblem& p = append;
+    int64_t low = 0, high = p.B;  // the sequence: starts(b) <= token < starts(b + 1)
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        (p.seqstarts(middle) <= token ? low : high) = middle;
+    }
+    const int64_t i = token - p.seqstarts(low), row = p.cache.row(low, p.start_pos(low) + i);
+    scratch.reset();
+    int8_t* codes = scratch.array<int8_t>(size_t(std::max(p.spec->D, p.spec->Dv)) + 16);
+    for (int h = 0; h < p.spec->Hk; ++h) {
+        if (!append_plan_->key) {
+            portable::append_row(p, low, i, h);
+            continue;
+        }
+        const CacheView& cache = p.cache;
+        append_plan_->key({p.new_key.at(token, h), cache.key.at(row, h), cache.key_scale.at(row, h), codes});
+        append_plan_->value({p.new_value.at(token, h), cache.value.at(row, h), cache.value_scale.at(row, h), codes});
+    }
+}
+
+void Run::release(std::unique_ptr<Run> run) {
+    std::shared_ptr<Context> context = std::move(run->context_);
+    context->give_back(std::move(run));
+}
+
+// ---- slices ----
+
+Status run_slice(Run& run, int index, int count, quire_barrier_fn barrier, void* user) {
+    QUIRE_TRY(check_range("count", count, 1, kMaxSlices));
+    QUIRE_TRY(check_range("index", index, 0, count - 1));
+    if (count > 1 && barrier == nullptr) return invalid("barrier is NULL: must be given for %d slices", count);
+    run.prepare_worker(index);
+    FloatEnvironment environment;
+    bool first = true;
+    for (int phase = 0; phase < Run::kPhases; ++phase) {
+        const int64_t items = run.phase_items(phase);
+        if (items == 0) continue;
+        if (!first && count > 1) barrier(user);
+        first = false;
+        for (int64_t i = run.next(phase); i < items; i = run.next(phase)) run.run_item(phase, i, index);
+    }
+    return {};
+}
+
+// ---- oneTBB ----
+
+struct Executor::Arena {
+    explicit Arena(int threads) : arena(threads) {}
+    tbb::task_arena arena;
+};
+
+Executor::Executor(int num_threads) : num_threads_(num_threads) {}
+Executor::~Executor() = default;
+
+void Executor::run(Run& run) {
+    int64_t most = 0;
+    for (int phase = 0; phase < Run::kPhases; ++phase) most = std::max(most, run.phase_items(phase));
+    if (num_threads_ == 1 || most <= 1) {
+        Status status = run_slice(run, 0, 1, nullptr, nullptr);
+        (void)status;  // index and count are right
+        return;
+    }
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (!arena_) arena_ = std::make_unique<Arena>(num_threads_);
+    }
+    for (int worker = 0; worker < num_threads_; ++worker) run.prepare_worker(worker);
+    arena_->arena.execute([&] {
+        for (int phase = 0; phase < Run::kPhases; ++phase) {
+            const int64_t items = run.phase_items(phase);
+            if (items == 0) continue;
+            // One task a thread, each taking the next item: items are long, and this keeps their order.
+            tbb::parallel_for(
+                0, int(std::min<int64_t>(num_threads_, items)),
+                [&](int) {
+                    FloatEnvironment environment;
+                    const int worker = tbb::this_task_arena::current_thread_index();
+                    for (int64_t i = run.next(phase); i < items; i = run.next(phase)) run.run_item(phase, i, worker);
+                },
+                tbb::simple_partitioner());
+        }
+    });
+}
+
+}  // namespace quire

@@ -1,0 +1,83 @@
+// Runs the work items of a call: in oneTBB, on the caller's threads (slices), or inline. The only file that
+// includes oneTBB is execute.cc.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/attend.h"
+#include "src/plan.h"
+#include "src/schedule.h"
+
+namespace quire {
+
+struct Context;
+
+constexpr int kMaxSlices = 1024;
+
+// One prepared call. Its work is a fixed list of phases; the items of a phase are independent of each other,
+// and a phase begins when the one before has ended.
+class Run {
+public:
+    // Set by the operator before start(): the problems that the call has.
+    AppendProblem append;
+    AttentionProblem attention;
+
+    // `append_plan` or `attention_plan` may be null. Builds the schedule and all memory.
+    void start(std::shared_ptr<Context> context, const AppendPlan* append_plan, const AttentionPlan* attention_plan);
+
+    static constexpr int kPhases = 3;  // append, attend, merge
+    int64_t phase_items(int phase) const;
+    // Memory of one worker, then items of a phase; a worker is used by one thread at a time.
+    void prepare_worker(int worker);
+    void run_item(int phase, int64_t item, int worker);
+
+    // The next item of the phase for a slice, or >= phase_items.
+    int64_t next(int phase) { return next_[phase].fetch_add(1, std::memory_order_relaxed); }
+
+    // Drops the hold on the context and returns this run to it.
+    static void release(std::unique_ptr<Run> run);
+    Context& context() const { return *context_; }
+
+private:
+    void append_token(int64_t token, Scratch& scratch);
+
+    std::shared_ptr<Context> context_;
+    const AppendPlan* append_plan_ = nullptr;
+    const AttentionPlan* attention_plan_ = nullptr;
+    Schedule schedule_;
+    States states_;
+    size_t scratch_floats_ = 0;
+    std::atomic<int64_t> next_[kPhases] = {};
+    std::unique_ptr<Scratch> scratch_[kMaxSlices];
+};
+
+// MXCSR as the kernels need it (round to nearest, no flush to zero), and the caller's again afterwards.
+class FloatEnvironment {
+public:
+    FloatEnvironment();
+    ~FloatEnvironment();
+    FloatEnvironment(const FloatEnvironment&) = delete;
+
+private:
+    unsigned caller_;
+};
+
+class Executor {
+public:
+    explicit Executor(int num_threads);
+    ~Executor();
+    void run(Run& run);
+
+private:
+    struct Arena;
+    const int num_threads_;
+    std::unique_ptr<Arena> arena_;  // made on first use; null where one thread is asked for
+    std::mutex mutex_;
+};
+
+// One slice of a run: all of `count` threads call it.
+Status run_slice(Run& run, int index, int count, quire_barrier_fn barrier, void* user);
+
+}  // namespace quire

@@ -1,0 +1,149 @@
+#include "src/format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "src/half.h"
+
+namespace quire {
+namespace {
+
+constexpr FormatInfo kFormats[] = {
+    {QUIRE_F32, "f32", 32, 0, "exact"},
+    {QUIRE_F16, "f16", 16, 0, "half the bytes, no scales"},
+    {QUIRE_BF16, "bf16", 16, 0, "half the bytes, the range of f32"},
+    {QUIRE_INT8, "int8", 8, 127, "a quarter of the bytes, error near f16 attention"},
+    {QUIRE_INT4, "int4", 4, 7, "an eighth of the bytes"},
+};
+
+constexpr float kSmallestScale = 1e-5f;
+
+}  // namespace
+
+const FormatInfo* format_table(size_t* count) {
+    *count = std::size(kFormats);
+    return kFormats;
+}
+
+const FormatInfo* format_info(quire_type type) {
+    for (const FormatInfo& info : kFormats)
+        if (info.type == type) return &info;
+    return nullptr;
+}
+
+const char* type_name(quire_type type) {
+    switch (type) {
+        case QUIRE_F32: return "f32";
+        case QUIRE_F16: return "f16";
+        case QUIRE_BF16: return "bf16";
+        case QUIRE_INT8: return "int8";
+        case QUIRE_INT4: return "int4";
+        case QUIRE_INT64: return "int64";
+        case QUIRE_INT32: return "int32";
+        case QUIRE_BOOL: return "bool";
+        default: return "none";
+    }
+}
+
+int type_bits(quire_type type) {
+    switch (type) {
+        case QUIRE_INT64: return 64;
+        case QUIRE_F32:
+        case QUIRE_INT32: return 32;
+        case QUIRE_F16:
+        case QUIRE_BF16: return 16;
+        case QUIRE_INT8:
+        case QUIRE_BOOL: return 8;
+        case QUIRE_INT4: return 4;
+        default: return 0;
+    }
+}
+
+std::string format_name(const quire_format& format) {
+    std::string name = type_name(format.type);
+    if (is_quantised(format))
+        name += "_gr" + std::to_string(format.quant_group) + "_" + type_name(format.scale_type);
+    return name;
+}
+
+float load_number(quire_type type, const void* base, int64_t i) {
+    switch (type) {
+        case QUIRE_F16: return half_to_float(static_cast<const uint16_t*>(base)[i]);
+        case QUIRE_BF16: return bfloat_to_float(static_cast<const uint16_t*>(base)[i]);
+        default: return static_cast<const float*>(base)[i];
+    }
+}
+
+void store_number(quire_type type, void* base, int64_t i, float value) {
+    switch (type) {
+        case QUIRE_F16: static_cast<uint16_t*>(base)[i] = float_to_half(value); break;
+        case QUIRE_BF16: static_cast<uint16_t*>(base)[i] = float_to_bfloat(value); break;
+        default: static_cast<float*>(base)[i] = value;
+    }
+}
+
+float round_to(quire_type type, float value) {
+    switch (type) {
+        case QUIRE_F16: return half_to_float(float_to_half(value));
+        case QUIRE_BF16: return bfloat_to_float(float_to_bfloat(value));
+        default: return value;
+    }
+}
+
+int load_code(quire_type type, const void* row, int64_t i) {
+    if (type == QUIRE_INT8) return static_cast<const int8_t*>(row)[i];
+    const uint8_t byte = static_cast<const uint8_t*>(row)[i / 2];
+    const int nibble = i % 2 ? byte >> 4 : byte & 15;
+    return nibble < 8 ? nibble : nibble - 16;
+}
+
+void store_code(quire_type type, void* row, int64_t i, int code) {
+    if (type == QUIRE_INT8) {
+        static_cast<int8_t*>(row)[i] = int8_t(code);
+        return;
+    }
+    uint8_t& byte = static_cast<uint8_t*>(row)[i / 2];
+    byte = i % 2 ? uint8_t((byte & 0x0f) | (code << 4)) : uint8_t((byte & 0xf0) | (code & 15));
+}
+
+void decode_row(const quire_format& format, int dim, const void* row, const void* scales, float* values) {
+    if (!is_quantised(format)) {
+        for (int i = 0; i < dim; ++i) values[i] = load_number(format.type, row, i);
+        return;
+    }
+    for (int i = 0; i < dim; ++i)
+        values[i] = float(load_code(format.type, row, i)) *
+                    load_number(format.scale_type, scales, i / format.quant_group);
+}
+
+void encode_row(const quire_format& format, int dim, quire_type input_type, const void* values, void* row,
+                void* scales) {
+    if (!is_quantised(format)) {
+        for (int i = 0; i < dim; ++i) store_number(format.type, row, i, load_number(input_type, values, i));
+        return;
+    }
+    const float max_code = float(format_info(format.type)->max_code);
+    for (int begin = 0; begin < dim; begin += format.quant_group) {
+        float largest = 0;
+        bool nan = false;
+        for (int i = begin; i < begin + format.quant_group; ++i) {
+            const float x = std::fabs(load_number(input_type, values, i));
+            nan = nan || std::isnan(x);
+            largest = std::max(largest, x);
+        }
+        // Each step is rounded as the input's type would: the reference computes in that type.
+        float scale = round_to(input_type, largest / max_code);
+        scale = nan ? NAN : std::max(scale, round_to(input_type, kSmallestScale));
+        for (int i = begin; i < begin + format.quant_group; ++i) {
+            const float x = load_number(input_type, values, i);
+            const float code = std::nearbyint(round_to(input_type, x / scale));
+            // A NaN (of NaN or Inf input) has no code: the scale keeps it, so that it reaches its own row.
+            store_code(format.type, row, i,
+                       std::isnan(code) ? 0 : int(std::clamp(code, -max_code, max_code)));
+        }
+        store_number(format.scale_type, scales, begin / format.quant_group, scale);
+    }
+}
+
+}  // namespace quire

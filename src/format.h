@@ -1,0 +1,58 @@
+// The table of cache formats, with a scalar encode and decode of each: the definition that generated code is
+// tested against. To add a format: a row here, a loader in jit/ (docs/adding-a-format.md).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "quire/quire.h"
+
+namespace quire {
+
+struct FormatInfo {
+    quire_type type;
+    const char* name;
+    int bits;        // of one stored value
+    int max_code;    // 0: not quantised; else codes are -max_code..max_code
+    const char* why; // what it is for
+};
+
+// Null for a type that no cache can have.
+const FormatInfo* format_info(quire_type type);
+
+// All rows of the table, for tests and benches.
+const FormatInfo* format_table(size_t* count);
+
+inline bool is_quantised(const quire_format& f) {
+    const FormatInfo* info = format_info(f.type);
+    return info != nullptr && info->max_code != 0;
+}
+inline bool operator==(const quire_format& a, const quire_format& b) {
+    return a.type == b.type && a.quant_group == b.quant_group && a.scale_type == b.scale_type;
+}
+
+// "int8_gr32_f16", "f32".
+std::string format_name(const quire_format& format);
+
+const char* type_name(quire_type type);
+// Bits of one element, 0 for QUIRE_NONE.
+int type_bits(quire_type type);
+
+// Element i of a packed row of plain numbers (F32, F16, BF16).
+float load_number(quire_type type, const void* base, int64_t i);
+void store_number(quire_type type, void* base, int64_t i, float value);
+// `value` as that type would hold it.
+float round_to(quire_type type, float value);
+
+// Code i of a row of INT8 or INT4.
+int load_code(quire_type type, const void* row, int64_t i);
+void store_code(quire_type type, void* row, int64_t i, int code);
+
+// The row's values: numbers, or code * scale. `scales` may be null where the format has none.
+void decode_row(const quire_format& format, int dim, const void* row, const void* scales, float* values);
+
+// Stores `dim` values of `input_type`; see quire_append_desc for the arithmetic. Writes row and scales only.
+void encode_row(const quire_format& format, int dim, quire_type input_type, const void* values, void* row,
+                void* scales);
+
+}  // namespace quire

@@ -1,0 +1,73 @@
+// The general operators: quire_attention, quire_append, quire_merge_states.
+#include <cmath>
+
+#include "src/ops/operator.h"
+
+namespace quire {
+
+Status make_attention_operator(const quire_attention_desc& desc, quire_plan* plan) {
+    AttentionSpec spec;
+    QUIRE_TRY(check_attention_desc(desc, &spec));
+    return plan_attention(spec, plan);
+}
+
+Status prepare_attention(const quire_plan& plan, const quire_attention_args& args, Run* run) {
+    QUIRE_TRY(make_attention_problem(plan.attention.spec, args, &run->attention));
+    run->start(plan.context, nullptr, &plan.attention);
+    return {};
+}
+
+Status make_append_operator(const quire_append_desc& desc, quire_plan* plan) {
+    AppendSpec spec;
+    QUIRE_TRY(check_append_desc(desc, &spec));
+    return plan_append(spec, plan);
+}
+
+Status prepare_append(const quire_plan& plan, const quire_append_args& args, Run* run) {
+    QUIRE_TRY(make_append_problem(plan.append.spec, args, &run->append));
+    run->start(plan.context, &plan.append, nullptr);
+    return {};
+}
+
+namespace {
+
+Status check_output(const char* name, const quire_tensor* t, quire_type type, const std::vector<int64_t>& shape) {
+    QUIRE_TRY(check_tensor(name, t, type, "[n, H, Dv]", shape));
+    if (t->shape[2] > 1 && t->strides[2] != 1)
+        return invalid("%s has stride %lld in its last dimension: must be 1", name, (long long)t->strides[2]);
+    return {};
+}
+
+char* row_of(const quire_tensor& t, int64_t i, int64_t h) {
+    return static_cast<char*>(t.data) + (i * t.strides[0] + h * t.strides[1]) * type_bits(t.type) / 8;
+}
+
+}  // namespace
+
+Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, const quire_tensor* output_b,
+                    const quire_tensor* lse_b, const quire_tensor* output, const quire_tensor* lse) {
+    if (output_a == nullptr) return invalid("output_a is NULL: must be a tensor [n, H, Dv]");
+    const quire_type type = output_a->type;
+    if (type != QUIRE_F32 && type != QUIRE_F16 && type != QUIRE_BF16)
+        return invalid("output_a has type %s: must be f32, f16 or bf16", type_name(type));
+    QUIRE_TRY(check_output("output_a", output_a, type, {kAny, kAny, kAny}));
+    const int64_t n = output_a->shape[0], H = output_a->shape[1], Dv = output_a->shape[2];
+    QUIRE_TRY(check_output("output_b", output_b, type, {n, H, Dv}));
+    QUIRE_TRY(check_output("output", output, type, {n, H, Dv}));
+    QUIRE_TRY(check_tensor("lse_a", lse_a, QUIRE_F32, "[n, H]", {n, H}));
+    QUIRE_TRY(check_tensor("lse_b", lse_b, QUIRE_F32, "[n, H]", {n, H}));
+    if (lse != nullptr) QUIRE_TRY(check_tensor("lse", lse, QUIRE_F32, "[n, H]", {n, H}));
+    FloatEnvironment environment;
+    for (int64_t i = 0; i < n; ++i) {
+        for (int64_t h = 0; h < H; ++h) {
+            const float a = load_number(QUIRE_F32, row_of(*lse_a, i, h), 0), b = load_number(QUIRE_F32, row_of(*lse_b, i, h), 0);
+            float merged = 0;
+            merge_rows(type, int(Dv), row_of(*output_a, i, h), a, row_of(*output_b, i, h), b, row_of(*output, i, h),
+                       &merged);
+            if (lse != nullptr) store_number(QUIRE_F32, row_of(*lse, i, h), 0, merged);
+        }
+    }
+    return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,92 @@
+#include "src/plan.h"
+
+#include <algorithm>
+
+#include "src/select.h"
+
+namespace quire {
+namespace {
+
+std::vector<int16_t> lane_order(const jit::RowKey& key) {
+    std::vector<int16_t> order;
+    for (int i = 0; i < key.padded(); ++i) {
+        const int element = jit::lane_element(key.format, key.target->lanes(), i);
+        order.push_back(int16_t(element < key.dim ? element : -1));
+    }
+    return order;
+}
+
+// Query panel, output panel and packed tiles of a thread stay within a second-level cache: large heads take
+// fewer rows and keys.
+void choose_tiles(AttentionPlan* plan) {
+    constexpr int kPanelFloats = 384 * 256, kTileFloats = 128 * 256;
+    const int dims = plan->key_stride + plan->value_stride;
+    plan->panel_vecs = jit::kMaxPanelVecs;
+    const int rows = std::min(kMaxTileRows, kPanelFloats / dims);
+    plan->tile_rows = std::max(1, rows / plan->panel_rows()) * plan->panel_rows();
+    plan->tile_keys = std::clamp(kTileFloats / dims / 32 * 32, 32, jit::kTileKeys);
+}
+
+Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::RowKey& values, jit::CodeCache& cache) {
+    const AttentionSpec& spec = plan->spec;
+    for (bool bias : {false, true}) {
+        const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
+        for (int rows = spec.group(); rows <= jit::kMaxDecodeRows; rows += spec.group()) {
+            jit::RowKey k = keys, v = values;
+            k.rows = v.rows = rows;
+            QUIRE_TRY(make_decode_kernels(cache, k, v, scores, bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
+        }
+        for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
+            QUIRE_TRY(make_tile_kernels(cache, keys, values, scores, vecs,
+                                        bias ? &plan->tile_bias[vecs] : &plan->tile[vecs]));
+    }
+    QUIRE_TRY(make_pack_kernels(cache, keys, values, &plan->pack));
+    return make_merge_kernel(cache, *plan->target, plan->value_stride, &plan->merge);
+}
+
+Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit::CodeCache& cache,
+                           AttentionPlan* plan) {
+    *plan = AttentionPlan();
+    plan->spec = spec;
+    plan->target = &target;
+    if (spec.alibi) plan->slopes = alibi_slopes(spec.H);
+    if (!target.jit()) return {};
+    const jit::RowKey keys{&target, spec.key_format, spec.D, 0}, values{&target, spec.value_format, spec.Dv, 0};
+    plan->key_order = lane_order(keys);
+    plan->value_order = lane_order(values);
+    plan->key_stride = keys.padded();
+    plan->value_stride = values.padded();
+    plan->key_scale_stride = keys.groups() ? keys.scales_stride() : 0;
+    plan->value_scale_stride = values.groups() ? values.scales_stride() : 0;
+    choose_tiles(plan);
+    return make_kernels(plan, keys, values, cache);
+}
+
+}  // namespace
+
+Status make_attention_plan(const AttentionSpec& spec, const Target& target, jit::CodeCache& cache,
+                           AttentionPlan* plan, std::string* notes) {
+    if (spec.precision != QUIRE_PRECISION_HIGHEST)
+        *notes += "precision: runs as highest: no kernels of a lower precision yet\n";
+    return select_target(
+        "attention", target, [&](const Target& t) { return fill_attention_plan(spec, t, cache, plan); }, notes);
+}
+
+Status make_append_plan(const AppendSpec& spec, const Target& target, jit::CodeCache& cache, AppendPlan* plan,
+                        std::string* notes) {
+    return select_target(
+        "append", target,
+        [&](const Target& t) -> Status {
+            *plan = AppendPlan();
+            plan->spec = spec;
+            plan->target = &t;
+            if (!t.jit()) return {};
+            const jit::AppendKey key{&t, spec.type, spec.key_format, spec.D};
+            const jit::AppendKey value{&t, spec.type, spec.value_format, spec.Dv};
+            QUIRE_TRY(make_append_kernel(cache, key, &plan->key));
+            return make_append_kernel(cache, value, &plan->value);
+        },
+        notes);
+}
+
+}  // namespace quire

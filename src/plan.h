@@ -1,0 +1,51 @@
+// What is decided once per descriptor: kernels, tile sizes, target. Immutable, used from many threads.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/kernels.h"
+#include "src/problem.h"
+#include "src/target.h"
+
+namespace quire {
+
+// Key ranges are split at fixed positions of a sequence, so that a result never depends on threads or batch.
+constexpr int64_t kDecodeSplit = 1024;  // keys, a multiple of jit::kBlock
+constexpr int64_t kTileSplit = 4096;    // keys, for short queries of more than kMaxDecodeRows rows
+constexpr int kMaxTileRows = 384;       // query rows that share one packing of K and V
+
+struct AttentionPlan {
+    AttentionSpec spec{};
+    const Target* target = nullptr;     // portable: no kernels below
+    std::vector<float> slopes;          // [H], ALiBi only
+    std::vector<int16_t> key_order;     // [V] element of the query in each lane, -1: padding
+    std::vector<int16_t> value_order;   // [V] element of the output in each lane, -1: padding
+    int key_stride = 0, value_stride = 0;              // V of keys and of values
+    int key_scale_stride = 0, value_scale_stride = 0;  // floats, 0: not quantised
+    int tile_rows = 0;                  // query rows of a work item, a multiple of panel_rows
+    int panel_vecs = 0;                 // widest panel
+    int tile_keys = 0;                  // keys packed at a time
+    jit::DecodeKernels decode[jit::kMaxDecodeRows + 1];  // by query rows; empty where group() does not divide
+    jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
+    jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width
+    jit::TileKernels tile_bias[jit::kMaxPanelVecs + 1];
+    jit::PackKernels pack;
+    jit::Kernel<jit::MergeArgs> merge;
+
+    int panel_rows() const { return panel_vecs * target->lanes(); }
+};
+
+struct AppendPlan {
+    AppendSpec spec{};
+    const Target* target = nullptr;
+    jit::Kernel<jit::AppendArgs> key, value;
+};
+
+// `notes` gets a line for every choice and every candidate that declined.
+Status make_attention_plan(const AttentionSpec& spec, const Target& target, jit::CodeCache& cache,
+                           AttentionPlan* plan, std::string* notes);
+Status make_append_plan(const AppendSpec& spec, const Target& target, jit::CodeCache& cache, AppendPlan* plan,
+                        std::string* notes);
+
+}  // namespace quire

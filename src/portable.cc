@@ -1,0 +1,73 @@
+#include "src/portable.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace quire::portable {
+namespace {
+
+// Key t of the row's kv head, or -inf where the mask hides it (whatever the key holds).
+double score(const AttentionProblem& p, const std::vector<float>& query, std::vector<float>* key, float slope,
+             int64_t b, int64_t i, int h, int64_t t) {
+    const AttentionSpec& spec = *p.spec;
+    const int64_t row = p.cache.row(b, t);
+    double mask = 0;
+    if (p.mask) {
+        mask = p.mask_at(h, p.seqstarts(b) + i, b, t);
+        if (mask == -INFINITY) return -INFINITY;
+    }
+    decode_row(spec.key_format, spec.D, p.cache.key.at(row, h / spec.group()),
+               p.cache.key_scale.at(row, h / spec.group()), key->data());
+    double s = 0;
+    for (int d = 0; d < spec.D; ++d) s += double(query[size_t(d)]) * double((*key)[size_t(d)]);
+    s *= double(spec.scale);
+    if (spec.soft_cap > 0) s = double(spec.soft_cap) * std::tanh(s / double(spec.soft_cap));
+    if (spec.alibi) s += double(slope) * double(t - (p.keys(b) - p.queries(b) + i));
+    return s + mask;
+}
+
+}  // namespace
+
+void attend_row(const AttentionProblem& p, int64_t b, int64_t i, int h) {
+    const AttentionSpec& spec = *p.spec;
+    const int64_t token = p.seqstarts(b) + i;
+    const float slope = spec.alibi ? alibi_slopes(spec.H)[size_t(h)] : 0;
+    std::vector<float> query(size_t(spec.D)), key(size_t(spec.D)), value(size_t(spec.Dv));
+    for (int d = 0; d < spec.D; ++d) query[size_t(d)] = load_number(spec.type, p.query.at(token, h), d);
+
+    const KeyRange range = p.visible(b, i);
+    std::vector<double> scores;
+    double top = p.sinks ? double(p.sink(h)) : -INFINITY;
+    for (int64_t t = range.begin; t < range.end; ++t) {
+        scores.push_back(score(p, query, &key, slope, b, i, h, t));
+        top = std::max(top, scores.back());
+    }
+
+    std::vector<double> sums(size_t(spec.Dv), 0.0);
+    double total = p.sinks && top > -INFINITY ? std::exp(double(p.sink(h)) - top) : 0;
+    for (int64_t t = range.begin; t < range.end; ++t) {
+        const double s = scores[size_t(t - range.begin)];
+        if (s == -INFINITY) continue;  // hidden: its value does not count, even NaN
+        const double weight = std::exp(s - top);
+        const int64_t row = p.cache.row(b, t);
+        decode_row(spec.value_format, spec.Dv, p.cache.value.at(row, h / spec.group()),
+                   p.cache.value_scale.at(row, h / spec.group()), value.data());
+        for (int d = 0; d < spec.Dv; ++d) sums[size_t(d)] += weight * double(value[size_t(d)]);
+        total += weight;
+    }
+    for (int d = 0; d < spec.Dv; ++d)
+        store_number(spec.type, p.output.at(token, h), d, total == 0 ? 0.f : float(sums[size_t(d)] / total));
+    if (p.lse.base) store_number(QUIRE_F32, p.lse.at(token, h), 0, float(total == 0 ? -INFINITY : top + std::log(total)));
+}
+
+void append_row(const AppendProblem& p, int64_t b, int64_t i, int h) {
+    const AppendSpec& spec = *p.spec;
+    const int64_t token = p.seqstarts(b) + i, row = p.cache.row(b, p.start_pos(b) + i);
+    encode_row(spec.key_format, spec.D, spec.type, p.new_key.at(token, h), p.cache.key.at(row, h),
+               p.cache.key_scale.at(row, h));
+    encode_row(spec.value_format, spec.Dv, spec.type, p.new_value.at(token, h), p.cache.value.at(row, h),
+               p.cache.value_scale.at(row, h));
+}
+
+}  // namespace quire::portable

@@ -1,0 +1,91 @@
+#include "src/schedule.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace quire {
+namespace {
+
+// Query tokens up to which keys are cut even where a sequence has several blocks of rows (many heads a kv head):
+// its row blocks alone would not keep many threads busy.
+constexpr int64_t kFewQueries = 16;
+constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();
+
+int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+}  // namespace
+
+// Keys that some row of the block sees; the begin is moved down to where a part begins.
+KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const {
+    const int64_t first = block * s.block_rows / group_;
+    const int64_t last = (std::min((block + 1) * s.block_rows, s.rows) - 1) / group_;
+    KeyRange keys{problem_->visible(b, first).begin, problem_->visible(b, last).end};
+    const int64_t grid = s.split == kWhole ? jit::kTileKeys : s.split;
+    keys.begin = std::min(keys.begin, keys.end) / grid * grid;
+    return keys;
+}
+
+void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem) {
+    problem_ = &problem;
+    group_ = plan.spec.group();
+    kv_heads_ = plan.spec.Hk;
+    items_ = merges_ = states_ = 0;
+    sequences_.clear();
+    for (int64_t b = 0; b < problem.B; ++b) {
+        Sequence s{items_, merges_, states_, problem.queries(b) * group_, 0, 0, kWhole, 1};
+        if (!plan.target->jit()) {
+            s.block_rows = group_;
+        } else if (s.rows <= jit::kMaxDecodeRows) {
+            s.block_rows = std::max<int64_t>(s.rows, 1);
+            s.split = kDecodeSplit;
+        } else {
+            s.block_rows = plan.tile_rows;
+            if (problem.queries(b) <= kFewQueries || s.rows <= s.block_rows) s.split = kTileSplit;
+        }
+        s.blocks = divide_up(s.rows, s.block_rows);
+        for (int64_t block = 0; s.split != kWhole && block < s.blocks; ++block) {
+            const KeyRange keys = block_keys(s, b, block);
+            s.parts = std::max(s.parts, divide_up(keys.end - keys.begin, s.split));
+        }
+        items_ += s.blocks * kv_heads_ * s.parts;
+        if (s.parts > 1) {
+            merges_ += kv_heads_;
+            states_ += kv_heads_ * s.rows * s.parts;
+        }
+        sequences_.push_back(s);
+    }
+}
+
+const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index) const {
+    const auto after = std::upper_bound(sequences_.begin(), sequences_.end(), index,
+                                        [&](int64_t i, const Sequence& s) { return i < s.*first; });
+    return *(after - 1);
+}
+
+Item Schedule::item(int64_t index) const {
+    const Sequence& s = find(&Sequence::first_item, index);
+    const int64_t b = &s - sequences_.data(), local = index - s.first_item;
+    const int64_t part = local % s.parts, head = local / s.parts % kv_heads_;
+    // Later rows see more keys under a causal mask: longest first.
+    const int64_t block = s.blocks - 1 - local / s.parts / kv_heads_;
+    const int64_t row_begin = block * s.block_rows, row_end = std::min(row_begin + s.block_rows, s.rows);
+    const int64_t state = s.first_state + (head * s.rows + row_begin) * s.parts + part;
+    Item item{b, int(head), row_begin, row_end, 0, 0, part, s.parts, state};
+    const KeyRange keys = block_keys(s, b, block);
+    if (s.parts == 1) {
+        item.key_begin = keys.begin;
+        item.key_end = keys.end;
+    } else {  // a block that sees fewer keys than another leaves its last parts empty
+        item.key_begin = std::min(keys.begin + part * s.split, keys.end);
+        item.key_end = std::min(item.key_begin + s.split, keys.end);
+    }
+    return item;
+}
+
+Item Schedule::merge(int64_t index) const {
+    const Sequence& s = find(&Sequence::first_merge, index);
+    const int64_t b = &s - sequences_.data(), head = index - s.first_merge;
+    return {b, int(head), 0, s.rows, 0, 0, 0, s.parts, s.first_state + head * s.rows * s.parts};
+}
+
+}  // namespace quire

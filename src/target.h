@@ -1,0 +1,31 @@
+// Instruction-set tiers. Vector width and features are two axes; a row of the table is one point of them.
+#pragma once
+#include <string>
+
+#include "src/status.h"
+
+namespace quire {
+
+struct Target {
+    const char* name;
+    int vector_bits;  // 0: portable, no generated code
+    bool vnni;        // vpdpbusd at that width
+    bool bf16;        // vdpbf16ps
+    const char* why;
+
+    bool jit() const { return vector_bits != 0; }
+    int lanes() const { return vector_bits / 32; }
+    int num_vecs() const { return vector_bits == 512 ? 32 : 16; }
+};
+
+// The table, slowest first; count rows.
+const Target* target_table(int* count);
+const Target* find_target(const std::string& name);
+
+// Best target that CPUID and XCR0 of this machine allow.
+const Target* machine_target();
+
+// The best target of the machine that is not above `cap` (a name; null: QUIRE_TARGET, or no cap).
+Status resolve_target(const char* cap, const Target** target);
+
+}  // namespace quire
