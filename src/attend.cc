@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
+#include <limits>
 #include <new>
 
 namespace quire {
@@ -51,7 +53,7 @@ void RowAddresses::set(const AttentionProblem& p, const Item& item, int64_t firs
         const int64_t left_of_page = cache.page_size == 0 ? keys - done : cache.page_size - t % cache.page_size;
         const int64_t n = std::min(keys - done, left_of_page);
         const auto run = [&](const RowView& view, const char** out) {
-            Cursor{view.at(row, item.kv_head), view.row_stride, out + done}.run(n);
+            Cursor{view.at(item.b, row, item.kv_head), view.row_stride, out + done}.run(n);
         };
         run(cache.key, key);
         run(cache.value, value);
@@ -74,14 +76,23 @@ float query_factor(const AttentionSpec& spec) {
 
 float cap_factor(const AttentionSpec& spec) { return spec.soft_cap * kLog2e; }
 
+const char* query_at(const AttentionProblem& p, const Item& item, int64_t row) {
+    const int group = p.spec->group();
+    return p.query.at(item.b, p.row_of(item.b, row / group), item.kv_head * group + row % group);
+}
+
 void load_bias(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count, float* bias,
                int64_t stride) {
+    constexpr float kLowest = std::numeric_limits<float>::lowest();
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
-    const int64_t token = p.seqstarts(item.b) + row / group;
-    const char* at = p.mask.base + head * p.mask.head_stride + token * p.mask.row_stride +
-                     (p.kvstarts(item.b) + begin) * p.mask.column_stride;
-    for (int64_t j = 0; j < count; ++j, at += p.mask.column_stride)
-        bias[j * stride] = load_number(p.mask.type, at, 0) * kLog2e;
+    for (int64_t j = 0; j < count; ++j) bias[j * stride] = 0;
+    for (int i = 0; i < p.num_terms; ++i)
+        add_term(p, p.terms[i], item.b, row / group, head, begin, count, bias, stride);
+    // Only -Inf hides: a large finite value must not become it here.
+    for (int64_t j = 0; j < count; ++j) {
+        float& value = bias[j * stride];
+        if (value != -INFINITY) value = std::isnan(value) ? value : std::max(value * kLog2e, kLowest);
+    }
 }
 
 }  // namespace quire

@@ -47,12 +47,16 @@ struct RowAddresses {
     int64_t padded() const { return (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding; }
 };
 
+// Address of the query vector of query row `row`.
+const char* query_at(const AttentionProblem& problem, const Item& item, int64_t row);
+
 // Factor of the query: softmax scale and log2(e), or what the soft cap needs.
 float query_factor(const AttentionSpec& spec);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 
-// Additive mask of query row `row` for keys begin .. begin + count, in log2 units, `stride` floats apart.
+// What the score terms add for query row `row` and keys begin .. begin + count, in log2 units, `stride` floats
+// apart; hidden keys get -Inf.
 void load_bias(const AttentionProblem& problem, const Item& item, int64_t row, int64_t begin, int64_t count,
                float* bias, int64_t stride);
 

@@ -42,8 +42,7 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
     const AttentionSpec& spec = plan.spec;
     const float factor = query_factor(spec);
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
-        const char* from = p.query.at(p.seqstarts(item.b) + row / spec.group(),
-                                      item.kv_head * spec.group() + row % spec.group());
+        const char* from = query_at(p, item, row);
         float* to = s.query + (row - item.row_begin) * plan.key_stride;
         for (int i = 0; i < plan.key_stride; ++i) {
             const int element = plan.key_order[size_t(i)];
@@ -63,17 +62,17 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
         bounds.end = int32_t(std::clamp<int64_t>(seen.end - block.begin, 0, block.count));
         if (!plan.spec.alibi) continue;
         bounds.slope = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
-        bounds.distance = float(block.begin - (p.keys(item.b) - p.queries(item.b) + i));
+        bounds.distance = float(block.begin - p.position(item.b, i));
     }
 }
 
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowAddresses& block,
                   const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
-    const jit::DecodeKernels& kernels = p.mask ? plan.decode_bias[rows] : plan.decode[rows];
+    const jit::DecodeKernels& kernels = p.num_terms ? plan.decode_bias[rows] : plan.decode[rows];
     const int64_t padded = block.padded();
     set_bounds(plan, p, item, block, s);
-    if (p.mask) {
+    if (p.num_terms) {
         for (int64_t r = 0; r < rows; ++r) {
             float* bias = s.bias + r * kBlock;
             load_bias(p, item, item.row_begin + r, block.begin, block.count, bias, 1);

@@ -63,8 +63,7 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
             continue;
         }
         const int64_t row = panel.row_begin + r;
-        const char* from = p.query.at(p.seqstarts(item.b) + row / spec.group(),
-                                      item.kv_head * spec.group() + row % spec.group());
+        const char* from = query_at(p, item, row);
         for (int d = 0; d < spec.D; ++d) panel.query[d * panel.lanes + r] = load_number(spec.type, from, d) * factor;
     }
 }
@@ -108,7 +107,7 @@ bool set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
         masked = masked || s.begin[r] > 0 || s.end[r] < count;
         if (!plan.spec.alibi) continue;
         s.slope[r] = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
-        s.distance[r] = float(begin - (p.keys(item.b) - p.queries(item.b) + i));
+        s.distance[r] = float(begin - p.position(item.b, i));
     }
     return masked;
 }
@@ -118,9 +117,9 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const int64_t count = std::min(tile_count, panel.key_end - begin);
     if (count <= 0 || panel.key_begin >= begin + tile_count) return;
     const int64_t padded = (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding;
-    const jit::TileKernels& kernels = p.mask ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
+    const jit::TileKernels& kernels = p.num_terms ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
     const bool masked = set_bounds(plan, p, item, panel, begin, count, s);
-    if (p.mask)
+    if (p.num_terms)
         for (int64_t r = 0; r < panel.lanes; ++r)
             load_bias(p, item, panel.row_begin + std::min(r, panel.rows - 1), begin, count, s.bias + r, panel.lanes);
     kernels.qk({panel.query, s.keys, s.scores, padded});

@@ -16,7 +16,7 @@ constexpr double kLn2 = 0.693147180559945309;
 void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float max, float sum, const float* output,
                 const int16_t* order, int lanes) {
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
-    const int64_t token = p.seqstarts(item.b) + row / group;
+    const int64_t token = p.row_of(item.b, row / group);
     float top = max, total = sum, factor = 1;
     if (p.sinks) {
         const float sink = p.sink(head) * kLog2e;
@@ -25,7 +25,7 @@ void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float 
         total = top == -INFINITY ? 0 : sum * factor + std::exp2(sink - top);
     }
     const float scale = total == 0 ? 0 : factor / total;
-    char* out = p.output.at(token, head);
+    char* out = p.output.at(item.b, token, head);
     bool nan = std::isnan(scale);
     if (!order && p.spec->type == QUIRE_F32) {
         float* to = reinterpret_cast<float*>(out);
@@ -42,7 +42,7 @@ void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float 
         }
     }
     if (p.lse.base)
-        store_number(QUIRE_F32, p.lse.at(token, head), 0,
+        store_number(QUIRE_F32, p.lse.at(item.b, token, head), 0,
                      total == 0 ? -INFINITY : float((double(top) + std::log2(double(total))) * kLn2));
     if (nan) portable::attend_row(p, item.b, row / group, head);
 }

@@ -69,12 +69,12 @@ void Run::run_item(int phase, int64_t index, int worker) {
 
 void Run::append_token(int64_t token, Scratch& scratch) {
     const AppendProblem& p = append;
-    int64_t low = 0, high = p.B;  // the sequence: starts(b) <= token < starts(b + 1)
+    int64_t low = 0, high = p.B;  // the sequence: begin(b) <= token < begin(b + 1)
     while (high - low > 1) {
         const int64_t middle = (low + high) / 2;
-        (p.seqstarts(middle) <= token ? low : high) = middle;
+        (p.queries_at.begin(middle) <= token ? low : high) = middle;
     }
-    const int64_t i = token - p.seqstarts(low), row = p.cache.row(low, p.start_pos(low) + i);
+    const int64_t i = token - p.queries_at.begin(low), row = p.cache.row(low, p.start_pos(low) + i);
     scratch.reset();
     int8_t* codes = scratch.array<int8_t>(size_t(std::max(p.spec->D, p.spec->Dv)) + 16);
     for (int h = 0; h < p.spec->Hk; ++h) {

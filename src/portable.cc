@@ -12,29 +12,27 @@ double score(const AttentionProblem& p, const std::vector<float>& query, std::ve
              int64_t b, int64_t i, int h, int64_t t) {
     const AttentionSpec& spec = *p.spec;
     const int64_t row = p.cache.row(b, t);
-    double mask = 0;
-    if (p.mask) {
-        mask = p.mask_at(h, p.seqstarts(b) + i, b, t);
-        if (mask == -INFINITY) return -INFINITY;
-    }
-    decode_row(spec.key_format, spec.D, p.cache.key.at(row, h / spec.group()),
-               p.cache.key_scale.at(row, h / spec.group()), key->data());
+    float added = 0;
+    for (int term = 0; term < p.num_terms; ++term) add_term(p, p.terms[term], b, i, h, t, 1, &added, 1);
+    if (added == -INFINITY) return -INFINITY;
+    decode_row(spec.key_format, spec.D, p.cache.key.at(b, row, h / spec.group()),
+               p.cache.key_scale.at(b, row, h / spec.group()), key->data());
     double s = 0;
     for (int d = 0; d < spec.D; ++d) s += double(query[size_t(d)]) * double((*key)[size_t(d)]);
     s *= double(spec.scale);
     if (spec.soft_cap > 0) s = double(spec.soft_cap) * std::tanh(s / double(spec.soft_cap));
-    if (spec.alibi) s += double(slope) * double(t - (p.keys(b) - p.queries(b) + i));
-    return s + mask;
+    if (spec.alibi) s += double(slope) * double(t - p.position(b, i));
+    return s + double(added);
 }
 
 }  // namespace
 
 void attend_row(const AttentionProblem& p, int64_t b, int64_t i, int h) {
     const AttentionSpec& spec = *p.spec;
-    const int64_t token = p.seqstarts(b) + i;
+    const int64_t token = p.row_of(b, i);
     const float slope = spec.alibi ? alibi_slopes(spec.H)[size_t(h)] : 0;
     std::vector<float> query(size_t(spec.D)), key(size_t(spec.D)), value(size_t(spec.Dv));
-    for (int d = 0; d < spec.D; ++d) query[size_t(d)] = load_number(spec.type, p.query.at(token, h), d);
+    for (int d = 0; d < spec.D; ++d) query[size_t(d)] = load_number(spec.type, p.query.at(b, token, h), d);
 
     const KeyRange range = p.visible(b, i);
     std::vector<double> scores;
@@ -51,19 +49,19 @@ void attend_row(const AttentionProblem& p, int64_t b, int64_t i, int h) {
         if (s == -INFINITY) continue;  // hidden: its value does not count, even NaN
         const double weight = std::exp(s - top);
         const int64_t row = p.cache.row(b, t);
-        decode_row(spec.value_format, spec.Dv, p.cache.value.at(row, h / spec.group()),
-                   p.cache.value_scale.at(row, h / spec.group()), value.data());
+        decode_row(spec.value_format, spec.Dv, p.cache.value.at(b, row, h / spec.group()),
+                   p.cache.value_scale.at(b, row, h / spec.group()), value.data());
         for (int d = 0; d < spec.Dv; ++d) sums[size_t(d)] += weight * double(value[size_t(d)]);
         total += weight;
     }
     for (int d = 0; d < spec.Dv; ++d)
-        store_number(spec.type, p.output.at(token, h), d, total == 0 ? 0.f : float(sums[size_t(d)] / total));
-    if (p.lse.base) store_number(QUIRE_F32, p.lse.at(token, h), 0, float(total == 0 ? -INFINITY : top + std::log(total)));
+        store_number(spec.type, p.output.at(b, token, h), d, total == 0 ? 0.f : float(sums[size_t(d)] / total));
+    if (p.lse.base) store_number(QUIRE_F32, p.lse.at(b, token, h), 0, float(total == 0 ? -INFINITY : top + std::log(total)));
 }
 
 void append_row(const AppendProblem& p, int64_t b, int64_t i, int h) {
     const AppendSpec& spec = *p.spec;
-    const int64_t token = p.seqstarts(b) + i, row = p.cache.row(b, p.start_pos(b) + i);
+    const int64_t token = p.queries_at.begin(b) + i, row = p.cache.row(b, p.start_pos(b) + i);
     encode_row(spec.key_format, spec.D, spec.type, p.new_key.at(token, h), p.cache.key.at(row, h),
                p.cache.key_scale.at(row, h));
     encode_row(spec.value_format, spec.Dv, spec.type, p.new_value.at(token, h), p.cache.value.at(row, h),

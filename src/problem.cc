@@ -36,23 +36,26 @@ Status check_extent(const char* name, const quire_tensor& tensor) {
     return {};
 }
 
-RowView row_view(const quire_tensor& t) {
-    return {static_cast<char*>(t.data), t.shape[0] > 1 ? bytes_of(t.type, t.strides[0]) : 0,
-            t.shape[1] > 1 ? bytes_of(t.type, t.strides[1]) : 0};
+// [rows, heads, ...], or [B, rows, heads, ...] with `batched`.
+RowView row_view(const quire_tensor& t, bool batched) {
+    const auto stride = [&](int i) { return t.shape[i] > 1 ? bytes_of(t.type, t.strides[i]) : 0; };
+    const int row = batched ? 1 : 0;
+    return {static_cast<char*>(t.data), stride(row), stride(row + 1), batched ? stride(0) : 0};
 }
 
 // Rows of one head: the last dimension is contiguous, and int4 rows begin at whole bytes.
 Status check_rows(const char* name, const quire_tensor* tensor, quire_type type, const char* letters,
                   const std::vector<int64_t>& shape, RowView* view) {
     QUIRE_TRY(check_tensor(name, tensor, type, letters, shape));
-    if (tensor->shape[2] > 1 && tensor->strides[2] != 1)
-        return invalid("%s has stride %lld in its last dimension: must be 1", name, (long long)tensor->strides[2]);
+    const int last = tensor->rank - 1;
+    if (tensor->shape[last] > 1 && tensor->strides[last] != 1)
+        return invalid("%s has stride %lld in its last dimension: must be 1", name, (long long)tensor->strides[last]);
     if (type == QUIRE_INT4)
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < last; ++i)
             if (tensor->shape[i] > 1 && tensor->strides[i] % 2 != 0)
                 return invalid("%s has stride %lld in dimension %d: must be even for int4", name,
                                (long long)tensor->strides[i], i);
-    *view = row_view(*tensor);
+    *view = row_view(*tensor, shape.size() == 4);
     return {};
 }
 
@@ -60,23 +63,39 @@ struct CacheTensors {
     const quire_tensor *key, *value, *key_scale, *value_scale;
 };
 
-Status check_scales(const char* name, const quire_tensor* tensor, const quire_format& format, int64_t slots, int Hk,
-                    int dim, RowView* view) {
-    if (!is_quantised(format)) {
-        if (tensor != nullptr) return invalid("%s is given: must be NULL where the format is %s", name, type_name(format.type));
-        return {};
-    }
-    return check_rows(name, tensor, format.scale_type, "[slots, Hk, D / quant_group]",
-                      {slots, Hk, dim / format.quant_group}, view);
+// Leading dimensions of keys and values: {slots}, or {B, T}.
+using Lead = std::vector<int64_t>;
+
+std::vector<int64_t> with(const Lead& lead, int64_t heads, int64_t last) {
+    std::vector<int64_t> shape = lead;
+    shape.push_back(heads);
+    shape.push_back(last);
+    return shape;
 }
 
+Status check_scales(const char* name, const quire_tensor* tensor, const quire_format& format, const Lead& lead, int Hk,
+                    int dim, RowView* view) {
+    if (!is_quantised(format)) {
+        if (tensor != nullptr)
+            return invalid("%s is given: must be NULL where the format is %s", name, type_name(format.type));
+        return {};
+    }
+    return check_rows(name, tensor, format.scale_type,
+                      lead.size() == 2 ? "[B, T, Hk, D / quant_group]" : "[slots, Hk, D / quant_group]",
+                      with(lead, Hk, dim / format.quant_group), view);
+}
+
+// `lead` is {kAny} or {B, kAny}; filled in from the keys.
 Status check_cache(const CacheTensors& t, const quire_format& key_format, const quire_format& value_format, int Hk,
-                   int D, int Dv, int64_t* slots, CacheView* cache) {
-    QUIRE_TRY(check_rows("key", t.key, key_format.type, "[slots, Hk, D]", {kAny, Hk, D}, &cache->key));
-    *slots = t.key->shape[0];
-    QUIRE_TRY(check_rows("value", t.value, value_format.type, "[slots, Hk, Dv]", {*slots, Hk, Dv}, &cache->value));
-    QUIRE_TRY(check_scales("key_scale", t.key_scale, key_format, *slots, Hk, D, &cache->key_scale));
-    return check_scales("value_scale", t.value_scale, value_format, *slots, Hk, Dv, &cache->value_scale);
+                   int D, int Dv, Lead* lead, CacheView* cache) {
+    const bool batched = lead->size() == 2;
+    QUIRE_TRY(check_rows("key", t.key, key_format.type, batched ? "[B, T, Hk, D]" : "[slots, Hk, D]",
+                         with(*lead, Hk, D), &cache->key));
+    lead->back() = t.key->shape[lead->size() - 1];
+    QUIRE_TRY(check_rows("value", t.value, value_format.type, batched ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]",
+                         with(*lead, Hk, Dv), &cache->value));
+    QUIRE_TRY(check_scales("key_scale", t.key_scale, key_format, *lead, Hk, D, &cache->key_scale));
+    return check_scales("value_scale", t.value_scale, value_format, *lead, Hk, Dv, &cache->value_scale);
 }
 
 Status check_row_range(const char* name, int64_t begin, int64_t count, int64_t slots) {
@@ -113,37 +132,75 @@ Status check_cachestarts(const quire_tensor* tensor, int64_t B, int64_t page_siz
     return {};
 }
 
-Status check_mask(const quire_tensor* tensor, int H, int64_t n, int64_t columns, MaskView* mask) {
-    if (tensor == nullptr) return {};
-    if (tensor->type != QUIRE_F32 && tensor->type != QUIRE_F16)
-        return invalid("attn_mask has type %s: must be f32 or f16", type_name(tensor->type));
-    if (tensor->rank == 2) {
-        QUIRE_TRY(check_tensor("attn_mask", tensor, tensor->type, "[n, >= kvstarts[B]]", {n, kAny}));
+Status check_mask_shape(const quire_tensor& t, const AttentionProblem& p) {
+    const int64_t H = p.spec->H, columns = p.keys_at.begin(p.B);
+    const int last = t.rank - 1;
+    if (t.rank == 2) {
+        QUIRE_TRY(check_tensor("attn_mask", &t, t.type, "[n, >= kvstarts[B]]", {p.n, kAny}));
     } else {
-        QUIRE_TRY(check_tensor("attn_mask", tensor, tensor->type, "[H or 1, n, >= kvstarts[B]]", {kAny, n, kAny}));
-        if (tensor->shape[0] != H && tensor->shape[0] != 1)
-            return invalid("attn_mask has shape %s: its first dimension must be 1 or num_heads, %d",
-                           shape_text(*tensor).c_str(), H);
+        QUIRE_TRY(check_tensor("attn_mask", &t, t.type, "[H or 1, n, >= kvstarts[B]]", {kAny, p.n, kAny}));
+        if (t.shape[0] != H && t.shape[0] != 1)
+            return invalid("attn_mask has shape %s: its first dimension must be 1 or num_heads, %lld",
+                           shape_text(t).c_str(), (long long)H);
     }
-    const int last = tensor->rank - 1;
-    if (tensor->shape[last] < columns)
-        return invalid("attn_mask has %lld columns: must have at least kvstarts[B], %lld",
-                       (long long)tensor->shape[last], (long long)columns);
-    if (n == 0 || columns == 0) return {};
-    mask->base = static_cast<const char*>(tensor->data);
-    mask->type = tensor->type;
-    mask->column_stride = bytes_of(tensor->type, tensor->strides[last]);
-    mask->row_stride = bytes_of(tensor->type, tensor->strides[last - 1]);
-    if (tensor->rank == 3 && tensor->shape[0] > 1) mask->head_stride = bytes_of(tensor->type, tensor->strides[0]);
+    if (t.shape[last] < columns)
+        return invalid("attn_mask has %lld columns: must have at least kvstarts[B], %lld", (long long)t.shape[last],
+                       (long long)columns);
+    return {};
+}
+
+// [B or 1, H or 1, S or 1, T or 1] for the longest sequences.
+Status check_batch_mask_shape(const quire_tensor& t, const AttentionProblem& p) {
+    int64_t S = 0, T = 0;
+    for (int64_t b = 0; b < p.B; ++b) {
+        S = std::max(S, p.queries(b));
+        T = std::max(T, p.keys(b));
+    }
+    QUIRE_TRY(check_tensor("attn_mask", &t, t.type, "[B or 1, H or 1, S or 1, T or 1]", {kAny, kAny, kAny, kAny}));
+    const int64_t exact[2] = {p.B, p.spec->H}, least[2] = {S, T};
+    for (int i = 0; i < 4; ++i) {
+        const bool fits = t.shape[i] == 1 || (i < 2 ? t.shape[i] == exact[i] : t.shape[i] >= least[i - 2]);
+        if (!fits)
+            return invalid("attn_mask has shape %s: must be [%lld or 1, %lld or 1, %lld or 1, %lld or 1]",
+                           shape_text(t).c_str(), (long long)p.B, (long long)p.spec->H, (long long)S, (long long)T);
+    }
+    return {};
+}
+
+// Adds the mask's term; the problem's sequences are known.
+Status check_mask(const quire_tensor* tensor, AttentionProblem* p) {
+    if (tensor == nullptr) return {};
+    const quire_tensor& t = *tensor;
+    if (t.type != QUIRE_F32 && t.type != QUIRE_F16 && t.type != QUIRE_BF16 && t.type != QUIRE_BOOL)
+        return invalid("attn_mask has type %s: must be f32, f16, bf16 or bool", type_name(t.type));
+    ScoreTerm term = tensor_term(t.type == QUIRE_BOOL ? ScoreTerm::hide_where_zero : ScoreTerm::add, t);
+    if (t.rank == 4) {
+        QUIRE_TRY(check_batch_mask_shape(t, *p));
+    } else {
+        QUIRE_TRY(check_mask_shape(t, *p));
+        term.packed = true;
+    }
+    if (p->n > 0 && t.data != nullptr) p->add_term(term);
+    return {};
+}
+
+Status check_tree_mask(const quire_tensor* tensor, AttentionProblem* p) {
+    if (tensor == nullptr) return {};
+    QUIRE_TRY(check_tensor("tree_mask", tensor, QUIRE_INT64, "[n, words]", {p->n, kAny}));
+    for (int64_t b = 0; b < p->B; ++b)
+        if (tensor->shape[1] * 64 < p->queries(b))
+            return invalid("tree_mask has %lld words a token: sequence %lld has %lld new keys and needs %lld",
+                           (long long)tensor->shape[1], (long long)b, (long long)p->queries(b),
+                           (long long)((p->queries(b) + 63) / 64));
+    ScoreTerm term = tensor_term(ScoreTerm::tree, *tensor);
+    term.packed = true;
+    if (p->n > 0 && tensor->data != nullptr) p->add_term(term);
     return {};
 }
 
 // seqstarts, or one sequence of all n tokens.
-Status check_sequences(const quire_tensor* tensor, int64_t n, int64_t* whole, IndexView* view, int64_t* B) {
+Status check_sequences(const quire_tensor* tensor, int64_t n, IndexView* view, int64_t* B) {
     if (tensor == nullptr) {
-        whole[0] = 0;
-        whole[1] = n;
-        *view = {whole, 1, 0};
         *B = 1;
         return {};
     }
@@ -151,6 +208,93 @@ Status check_sequences(const quire_tensor* tensor, int64_t n, int64_t* whole, In
     *B = tensor->shape[0] - 1;
     if (*B < 0) return invalid("seqstarts has shape [0]: must be [B + 1]");
     return check_starts("seqstarts", tensor, *B, n, view);
+}
+
+// Query tokens: packed rows with seqstarts, or [B, S, H, D].
+Status check_queries(const quire_attention_args& args, AttentionProblem* p) {
+    const AttentionSpec& spec = *p->spec;
+    p->batched = args.query != nullptr && args.query->rank == 4;
+    if (!p->batched) {
+        QUIRE_TRY(check_rows("query", args.query, spec.type, "[n, H, D]", {kAny, spec.H, spec.D}, &p->query));
+        p->n = p->queries_at.uniform = args.query->shape[0];
+        return check_sequences(args.seqstarts, p->n, &p->queries_at.given, &p->B);
+    }
+    QUIRE_TRY(check_rows("query", args.query, spec.type, "[B, S, H, D]", {kAny, kAny, spec.H, spec.D}, &p->query));
+    if (args.seqstarts != nullptr) return invalid("seqstarts is given: must be NULL with a query [B, S, H, D]");
+    p->B = args.query->shape[0];
+    p->queries_at.uniform = args.query->shape[1];
+    p->n = p->B * p->queries_at.uniform;
+    return {};
+}
+
+// Keys: [B, T, Hk, D], dense rows, or a cache.
+Status check_keys(const quire_attention_args& args, AttentionProblem* p) {
+    const AttentionSpec& spec = *p->spec;
+    const CacheTensors tensors{args.key, args.value, args.key_scale, args.value_scale};
+    const bool batched = args.key != nullptr && args.key->rank == 4;
+    Lead lead = batched ? Lead{p->B, kAny} : Lead{kAny};
+    QUIRE_TRY(check_cache(tensors, spec.key_format, spec.value_format, spec.Hk, spec.D, spec.Dv, &lead, &p->cache));
+    if (batched) {
+        if (args.kvstarts != nullptr) return invalid("kvstarts is given: must be NULL with a key [B, T, Hk, D]");
+        if (args.cachestarts != nullptr) return invalid("cachestarts is given: must be NULL with a key [B, T, Hk, D]");
+        if (spec.page_size != 0) return invalid("key has rank 4: must be [slots, Hk, D] with a page_size");
+        p->keys_at.uniform = lead[1];
+        return {};
+    }
+    const int64_t slots = lead[0];
+    if (args.kvstarts == nullptr) {
+        if (p->B != 1) return invalid("kvstarts is NULL: must be given for %lld sequences", (long long)p->B);
+        if (args.cachestarts != nullptr) return invalid("kvstarts is NULL: must be given with cachestarts");
+        p->keys_at.uniform = slots;
+    } else {
+        QUIRE_TRY(check_starts("kvstarts", args.kvstarts, p->B, kAny, &p->keys_at.given));
+    }
+    if (args.cachestarts == nullptr) {
+        if (spec.page_size != 0) return invalid("cachestarts is NULL: must be given with a page_size");
+        if (p->keys_at.begin(p->B) > slots)
+            return invalid("kvstarts[%lld] is %lld: must be at most the rows of key, %lld", (long long)p->B,
+                           (long long)p->keys_at.begin(p->B), (long long)slots);
+        p->cache.starts = p->keys_at.given;
+        return {};
+    }
+    int64_t max_pages = 0;
+    QUIRE_TRY(check_cachestarts(args.cachestarts, p->B, spec.page_size, &max_pages, &p->cache));
+    for (int64_t b = 0; b < p->B; ++b) QUIRE_TRY(check_positions(p->cache, max_pages, b, p->keys(b), slots));
+    return {};
+}
+
+Status check_key_ranges(const quire_attention_args& args, AttentionProblem* p) {
+    if (args.query_positions != nullptr)
+        QUIRE_TRY(check_index("query_positions", args.query_positions, "[B]", {p->B}, &p->query_positions));
+    if (args.key_begin != nullptr) QUIRE_TRY(check_index("key_begin", args.key_begin, "[B]", {p->B}, &p->key_begin));
+    if (args.key_end != nullptr) QUIRE_TRY(check_index("key_end", args.key_end, "[B]", {p->B}, &p->key_end));
+    constexpr int64_t kFar = int64_t(1) << 40;  // keeps sums of positions and lengths in range
+    for (int64_t b = 0; b < p->B; ++b) {
+        const auto check = [&](const char* name, const IndexView& view, int64_t low, int64_t high) -> Status {
+            if (!view || (view(b) >= low && view(b) <= high)) return {};
+            return check_range((name + ("[" + std::to_string(b) + "]")).c_str(), view(b), low, high);
+        };
+        QUIRE_TRY(check("query_positions", p->query_positions, -kFar, kFar));
+        QUIRE_TRY(check("key_begin", p->key_begin, 0, p->keys(b)));
+        QUIRE_TRY(check("key_end", p->key_end, 0, p->keys(b)));
+    }
+    return {};
+}
+
+Status check_outputs(const quire_attention_args& args, AttentionProblem* p) {
+    const AttentionSpec& spec = *p->spec;
+    const int64_t S = p->queries_at.uniform;
+    if (p->batched) {
+        QUIRE_TRY(check_rows("output", args.output, spec.type, "[B, S, H, Dv]", {p->B, S, spec.H, spec.Dv}, &p->output));
+        if (args.lse == nullptr) return {};
+        QUIRE_TRY(check_tensor("lse", args.lse, QUIRE_F32, "[B, S, H]", {p->B, S, spec.H}));
+    } else {
+        QUIRE_TRY(check_rows("output", args.output, spec.type, "[n, H, Dv]", {p->n, spec.H, spec.Dv}, &p->output));
+        if (args.lse == nullptr) return {};
+        QUIRE_TRY(check_tensor("lse", args.lse, QUIRE_F32, "[n, H]", {p->n, spec.H}));
+    }
+    p->lse = row_view(*args.lse, p->batched);
+    return {};
 }
 
 }  // namespace
@@ -261,6 +405,8 @@ Status check_attention_desc(const quire_attention_desc& desc, AttentionSpec* spe
     if (!std::isfinite(desc.scale)) return invalid("scale is %g: must be finite", double(desc.scale));
     s.scale = desc.scale == 0 ? float(1.0 / std::sqrt(double(s.D))) : desc.scale;
     s.causal = desc.is_causal != 0;
+    QUIRE_TRY(check_range("causal_corner", desc.causal_corner, 0, 1));
+    s.top_left = desc.causal_corner == 1;
     s.alibi = desc.is_alibi != 0;
     s.window_left = desc.has_window ? desc.window_left : -1;
     s.window_right = desc.has_window ? desc.window_right : -1;
@@ -302,55 +448,88 @@ std::vector<float> alibi_slopes(int H) {
     return slopes;
 }
 
+int64_t AttentionProblem::position(int64_t b, int64_t i) const {
+    if (query_positions) return query_positions(b) + i;
+    return spec->top_left ? i : keys(b) - queries(b) + i;
+}
+
 KeyRange AttentionProblem::visible(int64_t b, int64_t i) const {
-    const int64_t T = keys(b), position = T - queries(b) + i;
-    KeyRange range{0, T};
-    if (spec->alibi || (spec->causal && b >= decoding_batches)) range.end = std::min(range.end, position + 1);
-    if (spec->window_right >= 0) range.end = std::min(range.end, position + spec->window_right + 1);
-    if (spec->window_left >= 0) range.begin = std::max<int64_t>(0, position - spec->window_left);
+    const int64_t at = position(b, i);
+    KeyRange range{key_begin ? key_begin(b) : 0, key_end ? key_end(b) : keys(b)};
+    if (spec->alibi || (spec->causal && b >= decoding_batches)) range.end = std::min(range.end, at + 1);
+    if (spec->window_right >= 0) range.end = std::min(range.end, at + spec->window_right + 1);
+    if (spec->window_left >= 0) range.begin = std::max(range.begin, at - spec->window_left);
     range.end = std::max<int64_t>(range.end, 0);
     range.begin = std::min(range.begin, range.end);
     return range;
 }
 
-float AttentionProblem::mask_at(int h, int64_t row, int64_t b, int64_t t) const {
-    const char* at = mask.base + h * mask.head_stride + row * mask.row_stride + (kvstarts(b) + t) * mask.column_stride;
-    return load_number(mask.type, at, 0);
+ScoreTerm tensor_term(ScoreTerm::Kind kind, const quire_tensor& t) {
+    ScoreTerm term;
+    term.kind = kind;
+    term.base = static_cast<const char*>(t.data);
+    term.type = t.type;
+    int64_t* strides[] = {&term.batch_stride, &term.head_stride, &term.row_stride, &term.column_stride};
+    for (int i = 0; i < t.rank; ++i)
+        *strides[4 - t.rank + i] = t.shape[i] > 1 ? bytes_of(t.type, t.strides[i]) : 0;
+    return term;
+}
+
+namespace {
+
+float mask_value(const ScoreTerm& term, const char* at) {
+    switch (term.type) {
+        case QUIRE_BOOL: return float(*at != 0);
+        case QUIRE_INT32: return float(*reinterpret_cast<const int32_t*>(at));
+        default: return load_number(term.type, at, 0);
+    }
+}
+
+float term_value(const ScoreTerm& term, float x) {
+    switch (term.kind) {
+        case ScoreTerm::hide_where_zero: return x == 0 ? -INFINITY : 0.f;
+        case ScoreTerm::add_where_zero: return x == 0 ? term.a : 0.f;
+        case ScoreTerm::affine: return term.a * x + term.b;
+        default: return x;
+    }
+}
+
+void add_tree(const AttentionProblem& p, const char* words, int64_t b, int64_t begin, int64_t count, float* out,
+              int64_t stride, int64_t word_stride) {
+    const int64_t first_new = p.keys(b) - p.queries(b);
+    for (int64_t t = std::max(begin, first_new); t < begin + count; ++t) {
+        const int64_t j = t - first_new;
+        const auto word = *reinterpret_cast<const uint64_t*>(words + j / 64 * word_stride);
+        if (!(word >> (j % 64) & 1)) out[(t - begin) * stride] = -INFINITY;
+    }
+}
+
+}  // namespace
+
+void add_term(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64_t i, int h, int64_t begin,
+              int64_t count, float* out, int64_t stride) {
+    if (term.kind == ScoreTerm::add_outside) {
+        for (int64_t t = begin; t < begin + count; ++t)
+            if (t < (term.begin ? term.begin(b) : 0) || t >= term.end(b)) out[(t - begin) * stride] += term.a;
+        return;
+    }
+    const char* row = term.base + b * term.batch_stride + h * term.head_stride +
+                      (term.packed ? p.queries_at.begin(b) + i : i) * term.row_stride;
+    if (term.kind == ScoreTerm::tree) return add_tree(p, row, b, begin, count, out, stride, term.column_stride);
+    const char* at = row + (begin + (term.packed ? p.keys_at.begin(b) : 0)) * term.column_stride;
+    for (int64_t j = 0; j < count; ++j, at += term.column_stride) out[j * stride] += term_value(term, mask_value(term, at));
 }
 
 Status make_attention_problem(const AttentionSpec& spec, const quire_attention_args& args,
                               AttentionProblem* problem) {
-    *problem = AttentionProblem();  // in place: views may point into it
+    *problem = AttentionProblem();
     AttentionProblem& p = *problem;
     p.spec = &spec;
-    QUIRE_TRY(check_rows("query", args.query, spec.type, "[n, H, D]", {kAny, spec.H, spec.D}, &p.query));
-    p.n = args.query->shape[0];
-    int64_t slots = 0, max_pages = 0;
-    const CacheTensors tensors{args.key, args.value, args.key_scale, args.value_scale};
-    QUIRE_TRY(check_cache(tensors, spec.key_format, spec.value_format, spec.Hk, spec.D, spec.Dv, &slots, &p.cache));
-    QUIRE_TRY(check_sequences(args.seqstarts, p.n, p.whole, &p.seqstarts, &p.B));
-
-    if (args.kvstarts == nullptr) {
-        if (p.B != 1) return invalid("kvstarts is NULL: must be given for %lld sequences", (long long)p.B);
-        if (args.cachestarts != nullptr) return invalid("kvstarts is NULL: must be given with cachestarts");
-        p.whole[2] = 0;
-        p.whole[3] = slots;
-        p.kvstarts = {p.whole + 2, 1, 0};
-    } else {
-        QUIRE_TRY(check_starts("kvstarts", args.kvstarts, p.B, kAny, &p.kvstarts));
-    }
-    if (args.cachestarts == nullptr) {
-        if (spec.page_size != 0) return invalid("cachestarts is NULL: must be given with a page_size");
-        if (p.kvstarts(p.B) > slots)
-            return invalid("kvstarts[%lld] is %lld: must be at most the rows of key, %lld", (long long)p.B,
-                           (long long)p.kvstarts(p.B), (long long)slots);
-        p.cache.starts = p.kvstarts;
-    } else {
-        QUIRE_TRY(check_cachestarts(args.cachestarts, p.B, spec.page_size, &max_pages, &p.cache));
-        for (int64_t b = 0; b < p.B; ++b)
-            QUIRE_TRY(check_positions(p.cache, max_pages, b, p.keys(b), slots));
-    }
-    QUIRE_TRY(check_mask(args.attn_mask, spec.H, p.n, p.kvstarts(p.B), &p.mask));
+    QUIRE_TRY(check_queries(args, &p));
+    QUIRE_TRY(check_keys(args, &p));
+    QUIRE_TRY(check_key_ranges(args, &p));
+    QUIRE_TRY(check_mask(args.attn_mask, &p));
+    QUIRE_TRY(check_tree_mask(args.tree_mask, &p));
     if (args.sinks != nullptr) {
         QUIRE_TRY(check_tensor("sinks", args.sinks, QUIRE_F32, "[H]", {spec.H}));
         p.sinks = static_cast<const float*>(args.sinks->data);
@@ -358,12 +537,7 @@ Status make_attention_problem(const AttentionSpec& spec, const quire_attention_a
     }
     QUIRE_TRY(check_range("decoding_batches", args.decoding_batches, 0, p.B));
     p.decoding_batches = args.decoding_batches;
-    QUIRE_TRY(check_rows("output", args.output, spec.type, "[n, H, Dv]", {p.n, spec.H, spec.Dv}, &p.output));
-    if (args.lse != nullptr) {
-        QUIRE_TRY(check_tensor("lse", args.lse, QUIRE_F32, "[n, H]", {p.n, spec.H}));
-        p.lse = row_view(*args.lse);
-    }
-    return {};
+    return check_outputs(args, &p);
 }
 
 Status make_append_problem(const AppendSpec& spec, const quire_append_args& args, AppendProblem* problem) {
@@ -373,17 +547,20 @@ Status make_append_problem(const AppendSpec& spec, const quire_append_args& args
     QUIRE_TRY(check_rows("new_key", args.new_key, spec.type, "[n, Hk, D]", {kAny, spec.Hk, spec.D}, &p.new_key));
     p.n = args.new_key->shape[0];
     QUIRE_TRY(check_rows("new_value", args.new_value, spec.type, "[n, Hk, Dv]", {p.n, spec.Hk, spec.Dv}, &p.new_value));
-    int64_t slots = 0, max_pages = 0;
+    Lead lead{kAny};
+    int64_t max_pages = 0;
     const CacheTensors tensors{args.key, args.value, args.key_scale, args.value_scale};
-    QUIRE_TRY(check_cache(tensors, spec.key_format, spec.value_format, spec.Hk, spec.D, spec.Dv, &slots, &p.cache));
-    QUIRE_TRY(check_sequences(args.seqstarts, p.n, p.whole, &p.seqstarts, &p.B));
+    QUIRE_TRY(check_cache(tensors, spec.key_format, spec.value_format, spec.Hk, spec.D, spec.Dv, &lead, &p.cache));
+    p.queries_at.uniform = p.n;
+    QUIRE_TRY(check_sequences(args.seqstarts, p.n, &p.queries_at.given, &p.B));
+    const int64_t slots = lead[0];
     if (p.B == 1 && args.start_pos != nullptr && args.start_pos->rank == 0)
         QUIRE_TRY(check_index("start_pos", args.start_pos, "[]", {}, &p.start_pos));
     else
         QUIRE_TRY(check_index("start_pos", args.start_pos, "[B]", {p.B}, &p.start_pos));
     QUIRE_TRY(check_cachestarts(args.cachestarts, p.B, spec.page_size, &max_pages, &p.cache));
     for (int64_t b = 0; b < p.B; ++b) {
-        const int64_t start = p.start_pos(b), count = p.seqstarts(b + 1) - p.seqstarts(b);
+        const int64_t start = p.start_pos(b), count = p.queries_at.length(b);
         if (start < 0) return invalid("start_pos[%lld] is %lld: must be >= 0", (long long)b, (long long)start);
         int64_t keys;
         if (__builtin_add_overflow(start, count, &keys))

@@ -16,7 +16,7 @@ struct AttentionSpec {
     quire_type type;  // of query and output
     quire_format key_format, value_format;
     float scale;
-    bool causal, alibi;
+    bool causal, alibi, top_left;
     int64_t window_left, window_right;  // < 0: no bound
     float soft_cap;                     // 0: none
     int64_t page_size;                  // 0: offsets
@@ -42,10 +42,12 @@ std::vector<float> alibi_slopes(int H);
 
 // ---- views of tensors ----
 
-struct RowView {  // [rows, heads, ...]: address of one head's vector of a row
+struct RowView {  // one head's vector of a row
     char* base = nullptr;
     int64_t row_stride = 0, head_stride = 0;
+    int64_t batch_stride = 0;  // 0: rows are numbered over all sequences
     char* at(int64_t row, int64_t head) const { return base + row * row_stride + head * head_stride; }
+    char* at(int64_t b, int64_t row, int64_t head) const { return at(row, head) + b * batch_stride; }
 };
 
 struct IndexView {  // int64 [a] or [a, b]
@@ -56,19 +58,40 @@ struct IndexView {  // int64 [a] or [a, b]
     explicit operator bool() const { return base != nullptr; }
 };
 
-struct MaskView {  // [H or 1, n, columns]
+// Where sequences begin in a packed dimension: given, or all of one length.
+struct Starts {
+    IndexView given;
+    int64_t uniform = 0;  // length of each sequence where not given
+    int64_t begin(int64_t b) const { return given ? given(b) : b * uniform; }
+    int64_t length(int64_t b) const { return given ? given(b + 1) - given(b) : uniform; }
+};
+
+// Something that is added to scores, or hides keys, by a tensor or a range. An operator may have several.
+struct ScoreTerm {
+    enum Kind {
+        add,            // x; -Inf hides
+        hide_where_zero,
+        add_where_zero, // a where x is 0
+        affine,         // a * x + b
+        tree,           // hides new key j where bit j is not set
+        add_outside     // a where t is outside begin[b] .. end[b]
+    };
+    Kind kind = add;
     const char* base = nullptr;
     quire_type type = QUIRE_NONE;
-    int64_t head_stride = 0, row_stride = 0, column_stride = 0;
-    explicit operator bool() const { return base != nullptr; }
+    int64_t batch_stride = 0, head_stride = 0, row_stride = 0, column_stride = 0;  // 0: broadcast
+    bool packed = false;  // rows are tokens of all sequences, columns kvstarts(b) + t
+    float a = 0, b = 0;
+    IndexView begin, end;  // add_outside
 };
 
 // Rows of keys and values and where each position of a sequence is.
 struct CacheView {
     RowView key, value, key_scale, value_scale;
-    IndexView starts;       // [B] or [B, MaxP]
+    IndexView starts;       // [B] or [B, MaxP]; none: position t is row t of the sequence
     int64_t page_size = 0;  // 0: offsets
     int64_t row(int64_t b, int64_t t) const {
+        if (!starts) return t;
         return page_size == 0 ? starts(b) + t : starts(b, t / page_size) + t % page_size;
     }
 };
@@ -79,33 +102,43 @@ struct KeyRange {
 };
 
 struct AttentionProblem {
+    static constexpr int kMaxTerms = 4;
+
     const AttentionSpec* spec = nullptr;
     int64_t B = 0, n = 0;
     int64_t decoding_batches = 0;
-    RowView query, output, lse;  // lse: at(token, head) is one float; base null: not asked for
+    RowView query, output, lse;  // rows: row_of(b, i); lse: one float; base null: not asked for
+    bool batched = false;        // query, output and lse are [B, S, ...]
     CacheView cache;
-    IndexView seqstarts, kvstarts;
-    MaskView mask;
+    Starts queries_at, keys_at;
+    IndexView query_positions, key_begin, key_end;
+    ScoreTerm terms[kMaxTerms];
+    int num_terms = 0;
     const float* sinks = nullptr;  // [H], sink_stride apart
     int64_t sink_stride = 0;
-    int64_t whole[4] = {};  // backing of seqstarts and kvstarts where the caller gave none
 
-    int64_t queries(int64_t b) const { return seqstarts(b + 1) - seqstarts(b); }
-    int64_t keys(int64_t b) const { return kvstarts(b + 1) - kvstarts(b); }
-    // Keys that query i of sequence b sees, before any mask tensor.
+    int64_t queries(int64_t b) const { return queries_at.length(b); }
+    int64_t keys(int64_t b) const { return keys_at.length(b); }
+    int64_t row_of(int64_t b, int64_t i) const { return batched ? i : queries_at.begin(b) + i; }
+    // Position of query i, for causal masks, ALiBi and windows.
+    int64_t position(int64_t b, int64_t i) const;
+    // Keys that query i of sequence b sees, before any term.
     KeyRange visible(int64_t b, int64_t i) const;
     float sink(int head) const { return sinks[head * sink_stride]; }
-    // The mask's element for token `row` of the batch (head `h`) and key t of sequence b.
-    float mask_at(int h, int64_t row, int64_t b, int64_t t) const;
+    void add_term(const ScoreTerm& term) { terms[num_terms++] = term; }
 };
+
+// Adds what `term` says of query i, head h and keys begin .. begin + count to out[j * stride]; hidden: -Inf.
+void add_term(const AttentionProblem& problem, const ScoreTerm& term, int64_t b, int64_t i, int h, int64_t begin,
+              int64_t count, float* out, int64_t stride);
 
 struct AppendProblem {
     const AppendSpec* spec = nullptr;
     int64_t B = 0, n = 0;
     RowView new_key, new_value;
     CacheView cache;
-    IndexView seqstarts, start_pos;
-    int64_t whole[2] = {};
+    Starts queries_at;
+    IndexView start_pos;
 };
 
 Status make_attention_problem(const AttentionSpec& spec, const quire_attention_args& args,
@@ -115,6 +148,9 @@ Status make_append_problem(const AppendSpec& spec, const quire_append_args& args
 // ---- pieces that operators with tensors of their own need ----
 
 constexpr int64_t kAny = -1;  // any length of a dimension
+
+// A term read from a tensor of rank 2 to 4: its last dimensions are (batch, head,) row, column; length 1 broadcasts.
+ScoreTerm tensor_term(ScoreTerm::Kind kind, const quire_tensor& tensor);
 
 // Type, rank, shape, data and extent. `letters` is the documented shape ("[n, H, D]"), for the message.
 Status check_tensor(const char* name, const quire_tensor* tensor, quire_type type, const char* letters,

@@ -167,14 +167,16 @@ typedef struct quire_attention_desc {
     quire_format key_format;
     quire_format value_format;
     float scale;            /* of the scores; 0: 1 / sqrt(D) */
-    int32_t is_causal;      /* query i of S sees key j of T if j <= T - S + i (bottom-right corner) */
-    int32_t is_alibi;       /* adds slope_h * (j - (T - S + i)) and hides later keys; slopes by H, see docs/formats.md */
+    int32_t is_causal;      /* 1: a query sees keys up to its own position, see query_positions; 0: all */
+    int32_t is_alibi;       /* adds slope_h * (j - position) and hides later keys; slopes by H, see docs/operators.md */
     int32_t has_window;     /* 1: window_left and window_right count; 0: no window */
     int32_t window_left;    /* keys seen before the query's own position, < 0: all */
     int32_t window_right;   /* keys seen after it, < 0: all */
     float logits_soft_cap;  /* c > 0: score = c * tanh(score / c), before mask and ALiBi; 0: none */
     int32_t page_size;      /* P: with it `cachestarts` is a page table [B, MaxP]; 0: offsets [B] */
     quire_precision precision;
+    int32_t causal_corner;  /* position of query i where query_positions is not given: 0: T - S + i (the queries are
+                               the last positions, bottom-right); 1: i (top-left) */
 } quire_attention_desc;
 
 QUIRE_API void quire_attention_desc_init(quire_attention_desc *desc);
@@ -185,24 +187,35 @@ QUIRE_API quire_status quire_attention_plan(quire_context *context, const quire_
  * with any strides but 1 in the last dimension; scales [slots, Hk, D / G] likewise. Position t of sequence b
  * is row cachestarts[b] + t, or with pages row cachestarts[b, t / P] + t % P (page beginnings are rows and need
  * not be multiples of P; entries past the last page in use are never read). Without cachestarts it is row
- * kvstarts[b] + t: plain dense keys. */
+ * kvstarts[b] + t: plain dense keys.
+ *
+ * Batched form: query [B, S, H, D] (then output [B, S, H, Dv], lse [B, S, H], no seqstarts). Keys may be rows as
+ * above, or [B, T, Hk, D] (then no kvstarts, no cachestarts). Any strides: [B, H, S, D] tensors are such views. */
 typedef struct quire_attention_args {
     size_t struct_size;
-    const quire_tensor *query;       /* [n, H, D], desc.type */
-    const quire_tensor *key;         /* [slots, Hk, D], key_format.type */
-    const quire_tensor *value;       /* [slots, Hk, Dv], value_format.type */
-    const quire_tensor *key_scale;   /* [slots, Hk, D / G], key_format.scale_type; NULL where not quantised */
-    const quire_tensor *value_scale; /* [slots, Hk, Dv / G] */
+    const quire_tensor *query;       /* [n, H, D] or [B, S, H, D], desc.type */
+    const quire_tensor *key;         /* [slots, Hk, D] or [B, T, Hk, D], key_format.type */
+    const quire_tensor *value;       /* [slots, Hk, Dv] or [B, T, Hk, Dv], value_format.type */
+    const quire_tensor *key_scale;   /* as key, last dimension D / G; key_format.scale_type; NULL: not quantised */
+    const quire_tensor *value_scale; /* as value, last dimension Dv / G */
     const quire_tensor *seqstarts;   /* INT64 [B + 1], from 0 to n, not decreasing; NULL: one sequence */
     const quire_tensor *kvstarts;    /* INT64 [B + 1], from 0, not decreasing; NULL: one sequence, T = slots */
     const quire_tensor *cachestarts; /* INT64 [B] or [B, MaxP], or NULL */
-    const quire_tensor *attn_mask;   /* added to the scores, -inf hides; F32 or F16; [n, >= kvstarts[B]] or
-                                        [H or 1, n, >= kvstarts[B]]; NULL: none */
+    const quire_tensor *attn_mask;   /* F32, F16 or BF16: added to the scores, -inf hides. BOOL: false hides.
+                                        [n, >= kvstarts[B]] or [H or 1, n, >= kvstarts[B]]: rows are tokens of
+                                        query, columns kvstarts[b] + t. [B or 1, H or 1, S or 1, T or 1]: by
+                                        sequence, lengths 1 broadcast. NULL: none */
     const quire_tensor *sinks;       /* F32 [H]: one more logit in the softmax's sum, without a value; or NULL */
     int64_t decoding_batches;        /* the first so many sequences are not masked by is_causal */
-    const quire_tensor *output;      /* [n, H, Dv], desc.type; written. A query that sees no key gives zeros */
+    const quire_tensor *output;      /* as query with Dv, desc.type; written. A query that sees no key gives zeros */
     const quire_tensor *lse;         /* F32 [n, H] or NULL; written: natural log of the softmax's sum (sink
                                         included), -inf where nothing is seen */
+    const quire_tensor *query_positions; /* INT64 [B]: position of each sequence's first query; NULL: by
+                                        desc.causal_corner. May be negative or past T. For causal, ALiBi, window */
+    const quire_tensor *key_begin;   /* INT64 [B]: only keys key_begin[b] <= t < key_end[b] are seen; 0..T; NULL: all */
+    const quire_tensor *key_end;     /* INT64 [B] */
+    const quire_tensor *tree_mask;   /* INT64 [n, words]: bit j % 64 of word j / 64 of a query token says whether it
+                                        sees new key j of its sequence (key T - S + j); older keys are seen. Or NULL */
 } quire_attention_args;
 
 QUIRE_API quire_status quire_attention(const quire_plan *plan, const quire_attention_args *args);
