@@ -48,6 +48,7 @@ std::unique_ptr<Run> Context::take_run() {
         if (!idle_.empty()) {
             std::unique_ptr<Run> run = std::move(idle_.back());
             idle_.pop_back();
+            run->clear();
             return run;
         }
     }

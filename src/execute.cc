@@ -36,9 +36,16 @@ void Run::start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
 }
 
 int64_t Run::phase_items(int phase) const {
-    if (phase == 0) return append_plan_ ? append.n : 0;
-    if (!attention_plan_) return 0;
-    return phase == 1 ? schedule_.items() : schedule_.merges();
+    switch (phase) {
+        case 0: return append_plan_ ? append.n : 0;
+        case 1: {
+            int64_t items = 0;
+            for (const RowCopy& copy : copies) items += copy.items();
+            return items;
+        }
+        case 2: return attention_plan_ ? schedule_.items() : 0;
+        default: return attention_plan_ ? schedule_.merges() : 0;
+    }
 }
 
 void Run::prepare_worker(int worker) {
@@ -50,20 +57,30 @@ void Run::prepare_worker(int worker) {
 void Run::run_item(int phase, int64_t index, int worker) {
     Scratch& scratch = *scratch_[worker];
     if (phase == 0) return append_token(index, scratch);
+    if (phase == 1) return copy_row(index);
+    if (phase == 2) return attend_item(schedule_.item(index), scratch);
+    scratch.reset();
+    float* merged = scratch.floats(size_t(attention_plan_->value_stride));
+    merge_item(*attention_plan_, attention, schedule_.merge(index), states_, merged);
+}
+
+void Run::attend_item(const Item& item, Scratch& scratch) {
     const AttentionPlan& plan = *attention_plan_;
-    if (phase == 2) {
-        scratch.reset();
-        return merge_item(plan, attention, schedule_.merge(index), states_, scratch.floats(size_t(plan.value_stride)));
-    }
-    const Item item = schedule_.item(index);
+    const int group = plan.spec.group();
     if (!plan.target->jit()) {
-        const int group = plan.spec.group();
         for (int64_t row = item.row_begin; row < item.row_end; ++row)
             portable::attend_row(attention, item.b, row / group, item.kv_head * group + int(row % group));
-    } else if (attention.queries(item.b) * plan.spec.group() <= jit::kMaxDecodeRows) {
+    } else if (attention.queries(item.b) * group <= jit::kMaxDecodeRows) {
         attend_rows(plan, attention, item, scratch, states_);
     } else {
         attend_tiles(plan, attention, item, scratch, states_);
+    }
+}
+
+void Run::copy_row(int64_t item) const {
+    for (const RowCopy& copy : copies) {
+        if (item < copy.items()) return copy.run_item(item);
+        item -= copy.items();
     }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/attend.h"
+#include "src/copy.h"
 #include "src/plan.h"
 #include "src/schedule.h"
 
@@ -23,11 +24,15 @@ public:
     // Set by the operator before start(): the problems that the call has.
     AppendProblem append;
     AttentionProblem attention;
+    std::vector<RowCopy> copies;   // run before attention, beside each other: none may read what another writes
+    std::vector<char> workspace;   // tensors of the operator's own, kept from call to call
 
+    // Empties what the last call left, keeping memory.
+    void clear() { copies.clear(); }
     // `append_plan` or `attention_plan` may be null. Builds the schedule and all memory.
     void start(std::shared_ptr<Context> context, const AppendPlan* append_plan, const AttentionPlan* attention_plan);
 
-    static constexpr int kPhases = 3;  // append, attend, merge
+    static constexpr int kPhases = 4;  // append, copies, attend, merge
     int64_t phase_items(int phase) const;
     // Memory of one worker, then items of a phase; a worker is used by one thread at a time.
     void prepare_worker(int worker);
@@ -42,6 +47,8 @@ public:
 
 private:
     void append_token(int64_t token, Scratch& scratch);
+    void copy_row(int64_t item) const;
+    void attend_item(const Item& item, Scratch& scratch);
 
     std::shared_ptr<Context> context_;
     const AppendPlan* append_plan_ = nullptr;
