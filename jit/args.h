@@ -68,11 +68,13 @@ struct PvArgs {
 constexpr int kTileKeys = 128;  // keys of a packed tile
 constexpr int kMaxPanelVecs = 3;
 constexpr int kValuePanel = 8;  // values of one packed panel of V
+// Floats from one panel to the next: a power of two of bytes would put all panels of a key in one cache set.
+constexpr int kPanelStride = kTileKeys * kValuePanel + 16;
 
 struct PackArgs {               // dequantise rows into a tile of f32
     const char* const* rows;    // [N]
     const float* scales;        // [N][scale stride]
-    float* tile;                // keys: [N][V]; values: [ceil(Dv / 8)][kTileKeys][8]
+    float* tile;                // keys: [N][V]; values: [ceil(Dv / 8)][kPanelStride]
     int64_t count;              // keys
 };
 
@@ -99,7 +101,7 @@ struct TileSoftmaxArgs {
 
 struct TilePvArgs {
     const float* probabilities; // [N][W * L]
-    const float* values;        // [ceil(Dv / 8)][kTileKeys][8]
+    const float* values;        // [ceil(Dv / 8)][kPanelStride], each [kTileKeys][8]
     const float* rescale;       // [W * L]
     float* output;              // [Dv rounded up to 8][W * L] accumulated
     int64_t count;              // keys, exact

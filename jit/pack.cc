@@ -41,7 +41,7 @@ private:
     void emit_store(const Vec& v, int vec) {
         if (!panels_) return vmovups(ptr[tile_ + vec * vec_bytes()], v);
         for (int half = 0; half < halves(); ++half)
-            store_half(tile_ + (vec * halves() + half) * kTileKeys * kValuePanel * 4, v, half);
+            store_half(tile_ + (vec * halves() + half) * kPanelStride * 4, v, half);
     }
 
     const RowKey key_;

@@ -111,7 +111,7 @@ public:
         L(each_panel);
         for (int d = 0; d < kValuePanel; d += n_) emit_dims(d);
         add(output_, kValuePanel * panel_bytes());
-        add(panel_, kTileKeys * kValuePanel * 4);
+        add(panel_, kPanelStride * 4);
         dec(panels_);
         jnz(each_panel, T_NEAR);
         end();

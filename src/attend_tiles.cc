@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/attend.h"
+#include "src/transpose.h"
 
 namespace quire {
 namespace {
@@ -26,9 +27,12 @@ struct TileState {
     float *scores, *bias;              // [tile_keys][panel lanes]
     float *rescale, *slope, *distance; // [panel lanes]
     int32_t *begin, *end;              // [panel lanes]
-    float* row;                        // [V] one output row
+    float* rows;                       // [4][max of D, Dv, padded] query rows as f32, output rows
     RowAddresses* addresses;
 };
+
+// Floats of one of TileState::rows.
+size_t row_stride(const AttentionPlan& plan) { return size_t(std::max(plan.key_stride, plan.value_stride)); }
 
 size_t max_panels(const AttentionPlan& plan) { return size_t(plan.tile_rows / plan.panel_rows()); }
 
@@ -39,7 +43,7 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     const size_t scale_stride = size_t(std::max(plan.key_scale_stride, plan.value_scale_stride));
     s.panels = scratch.array<Panel>(max_panels(plan));
     s.keys = scratch.floats(keys * size_t(plan.key_stride));
-    s.values = scratch.floats(jit::kTileKeys * size_t(plan.value_stride));
+    s.values = scratch.floats(jit::kPanelStride * size_t(plan.value_stride / jit::kValuePanel));
     s.scales = scratch.floats(keys * scale_stride + 16);
     s.scores = scratch.floats(keys * lanes);
     s.bias = scratch.floats(keys * lanes);
@@ -48,23 +52,32 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.distance = scratch.floats(lanes);
     s.begin = scratch.array<int32_t>(lanes);
     s.end = scratch.array<int32_t>(lanes);
-    s.row = scratch.floats(size_t(plan.value_stride));
+    s.rows = scratch.floats(4 * row_stride(plan));
     s.addresses = scratch.array<RowAddresses>(1);
     return s;
 }
 
 // The query transposed: [D][lanes], lanes without a row are 0.
-void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel) {
+void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                const TileState& s) {
     const AttentionSpec& spec = plan.spec;
     const float factor = query_factor(spec);
-    for (int64_t r = 0; r < panel.lanes; ++r) {
-        if (r >= panel.rows) {
-            for (int d = 0; d < spec.D; ++d) panel.query[d * panel.lanes + r] = 0;
-            continue;
+    for (int64_t first = 0; first < panel.lanes; first += 4) {
+        const float* rows[4];
+        for (int64_t r = 0; r < 4; ++r) {
+            float* row = s.rows + size_t(r) * row_stride(plan);
+            rows[r] = row;
+            if (first + r >= panel.rows) {
+                std::fill(row, row + spec.D, 0.f);
+                continue;
+            }
+            const char* from = query_at(p, item, panel.row_begin + first + r);
+            if (spec.type == QUIRE_F32)
+                rows[r] = reinterpret_cast<const float*>(from);
+            else
+                for (int d = 0; d < spec.D; ++d) row[d] = load_number(spec.type, from, d);
         }
-        const int64_t row = panel.row_begin + r;
-        const char* from = query_at(p, item, row);
-        for (int d = 0; d < spec.D; ++d) panel.query[d * panel.lanes + r] = load_number(spec.type, from, d) * factor;
+        rows_to_columns(rows, spec.D, factor, panel.query + first, panel.lanes);
     }
 }
 
@@ -88,7 +101,7 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         std::fill(panel.output, panel.output + plan.value_stride * panel.lanes, 0.f);
         panel.key_begin = p.visible(item.b, row / group).begin;
         panel.key_end = p.visible(item.b, (row + panel.rows - 1) / group).end;
-        load_query(plan, p, item, panel);
+        load_query(plan, p, item, panel, *s);
         row += panel.rows;
     }
 }
@@ -141,9 +154,11 @@ void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Ite
                  const TileState& s, States& states) {
     for (int64_t r = 0; r < panel.rows; ++r) {
         const int64_t row = panel.row_begin + r;
+        if (r % 4 == 0)
+            columns_to_rows(panel.output + r, panel.lanes, plan.spec.Dv, s.rows, int64_t(row_stride(plan)));
+        const float* output = s.rows + size_t(r % 4) * row_stride(plan);
         if (item.parts == 1) {
-            for (int d = 0; d < plan.spec.Dv; ++d) s.row[d] = panel.output[d * panel.lanes + r];
-            finish_row(p, item, row, panel.max[r], panel.sum[r], s.row, nullptr, plan.spec.Dv);
+            finish_row(p, item, row, panel.max[r], panel.sum[r], output, nullptr, plan.spec.Dv);
             continue;
         }
         const size_t state = size_t(item.state + (row - item.row_begin) * item.parts);
@@ -152,7 +167,7 @@ void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         float* to = &states.output[state * size_t(plan.value_stride)];
         for (int i = 0; i < plan.value_stride; ++i) {
             const int element = plan.value_order[size_t(i)];
-            to[i] = element < 0 ? 0.f : panel.output[element * panel.lanes + r];
+            to[i] = element < 0 ? 0.f : output[element];
         }
     }
 }
@@ -165,11 +180,12 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t kss = size_t(plan.key_scale_stride), vss = size_t(plan.value_scale_stride);
     const size_t R = jit::kMaxDecodeRows, lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
     const size_t addresses = sizeof(RowAddresses) / 4 + 16;
-    const size_t rows = R * (ks + vs + 2 * jit::kBlock) + jit::kBlock * (kss + vss) + 2 * addresses + 1024;
+    const size_t few = R * (ks + vs + 2 * jit::kBlock) + jit::kBlock * (kss + vss) + 2 * addresses + 1024;
     const size_t panel = lanes * (ks + vs + 2) + 128;
-    const size_t tiles = keys * ks + jit::kTileKeys * vs + keys * std::max(kss, vss) + 2 * keys * lanes + vs +
+    const size_t tiles = keys * ks + jit::kPanelStride * (vs / jit::kValuePanel) + keys * std::max(kss, vss) +
+                         2 * keys * lanes + 4 * row_stride(plan) +
                          8 * lanes + max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + 1024;
-    return std::max(rows, tiles);
+    return std::max(few, tiles);
 }
 
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, Scratch& scratch,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/half.h"
 #include "src/portable.h"
 
 namespace quire {
@@ -29,9 +30,12 @@ void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float 
     bool nan = std::isnan(scale);
     if (!order && p.spec->type == QUIRE_F32) {
         float* to = reinterpret_cast<float*>(out);
-        float check = 0;
-        for (int i = 0; i < lanes; ++i) check += (to[i] = output[i] * scale) * 0;
-        nan = nan || std::isnan(check);
+        uint32_t special = 0;  // Inf or NaN: all exponent bits set. Integers, so that the loop has no chain.
+        for (int i = 0; i < lanes; ++i) {
+            to[i] = output[i] * scale;
+            special |= uint32_t((float_bits(to[i]) & 0x7f800000) == 0x7f800000);
+        }
+        nan = nan || special;
     } else {
         for (int i = 0; i < lanes; ++i) {
             const int element = order ? order[i] : i;
