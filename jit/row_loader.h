@@ -44,7 +44,9 @@ protected:
     const int dim_;
 
 private:
-    void scale(const Vec& v, int vec, const RegExp& scales);
+    std::vector<int> groups_of(int vec) const;
+    void scale(const Vec& v, const std::vector<int>& groups, const RegExp& scales);
+    void load_factors(const Vec& factors, const std::vector<int>& groups, const RegExp& scales);
 };
 
 }  // namespace quire::jit
