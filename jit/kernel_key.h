@@ -3,7 +3,8 @@
 #pragma once
 #include <string>
 
-#include "jit/row_loader.h"
+#include "jit/row_layout.h"
+#include "src/target.h"
 
 namespace quire::jit {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "jit/emitter.h"
+
 namespace quire::jit {
 namespace {
 

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "jit/row_loader.h"
+
 namespace quire::jit {
 namespace {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "jit/row_loader.h"
+
 namespace quire::jit {
 namespace {
 

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "jit/emitter.h"
+
 namespace quire::jit {
 namespace {
 
