@@ -14,12 +14,12 @@
  *     the rule it broke. A call that fails has written to no buffer of the caller.
  *   - A struct begins with `struct_size`; set it to sizeof(the struct), zero the rest (or use the *_init
  *     function). Fields are only ever appended: a shorter struct of an older program means defaults.
- *   - Nothing is printed (unless QUIRE_VERBOSE asks), nothing is thrown, MXCSR is left as it was.
+ *   - Nothing is printed but what a context logs, nothing is thrown, MXCSR is left as it was.
  *   - Tensors may be unaligned. Input and output of one call may not overlap, except where said.
  *   - Contexts and plans may be used from many threads at once. Two runs at a time must not write to the
  *     same buffers.
  *   - Environment: QUIRE_TARGET caps the instruction set (a name of quire_target_name, unknown: an error),
- *     QUIRE_NUM_THREADS sets the default context's threads, QUIRE_VERBOSE, QUIRE_JIT_DUMP, QUIRE_PERF.
+ *     QUIRE_NUM_THREADS sets the threads of contexts that do not say.
  */
 #ifndef QUIRE_QUIRE_H_
 #define QUIRE_QUIRE_H_
@@ -242,17 +242,18 @@ QUIRE_API quire_status quire_append_plan(quire_context *context, const quire_app
                                          quire_plan **plan);
 
 /* Tokens seqstarts[b] .. seqstarts[b + 1] are stored at positions start_pos[b] .. of sequence b, whose rows
- * cachestarts gives as in quire_attention. */
+ * cachestarts gives as in quire_attention. Batched form: new_key [B, S, Hk, D] (then no seqstarts). Either goes to
+ * rows as above, or to key [B, T, Hk, D] (then no cachestarts). */
 typedef struct quire_append_args {
     size_t struct_size;
-    const quire_tensor *new_key;     /* [n, Hk, D], desc.type */
-    const quire_tensor *new_value;   /* [n, Hk, Dv], desc.type */
-    const quire_tensor *key;         /* [slots, Hk, D]; written in those rows only */
-    const quire_tensor *value;       /* [slots, Hk, Dv] */
+    const quire_tensor *new_key;     /* [n, Hk, D] or [B, S, Hk, D], desc.type */
+    const quire_tensor *new_value;   /* [n, Hk, Dv] or [B, S, Hk, Dv], desc.type */
+    const quire_tensor *key;         /* [slots, Hk, D] or [B, T, Hk, D]; written in those rows only */
+    const quire_tensor *value;       /* [slots, Hk, Dv] or [B, T, Hk, Dv] */
     const quire_tensor *key_scale;   /* as in quire_attention_args */
     const quire_tensor *value_scale;
     const quire_tensor *seqstarts;   /* INT64 [B + 1]; NULL: one sequence */
-    const quire_tensor *start_pos;   /* INT64 [B] (or rank 0 where B is 1) */
+    const quire_tensor *start_pos;   /* INT64 [B], or rank 0: of all sequences */
     const quire_tensor *cachestarts; /* INT64 [B] or [B, MaxP] */
 } quire_append_args;
 
@@ -322,6 +323,213 @@ QUIRE_API quire_status quire_pmx_dynamic_multi_head_cache_attention(
     const quire_plan *plan, const quire_pmx_dynamic_multi_head_cache_attention_args *args);
 QUIRE_API quire_status quire_prepare_pmx_dynamic_multi_head_cache_attention(
     const quire_plan *plan, const quire_pmx_dynamic_multi_head_cache_attention_args *args, quire_run **run);
+
+/* ---- OpenPPL PMX, dynamic_batching.MultiHeadAttention --------------------------------------------------- */
+
+/* Attention of ragged queries over plain keys and values: scores are q . k / sqrt(D) with key head h / (H / Hk).
+ * is_causal: query i of S sees key j of T where j <= T - S + i (the queries are the last positions; with more
+ * queries than keys the first ones see nothing), and has no effect on the first decoding_batches sequences.
+ * is_alibi adds slope_h * (j - (T - S + i)) after the scaling and hides later keys by itself, also without
+ * is_causal and in decoding sequences. The document has one length for query and keys of a causal sequence;
+ * quire takes any. */
+typedef struct quire_pmx_dynamic_multi_head_attention_desc {
+    size_t struct_size;
+    int32_t num_heads, head_dim;
+    int32_t is_causal, is_alibi;
+    int32_t num_kv_heads; /* 0: num_heads */
+    quire_type type;      /* T: F32 or F16 */
+    float softmax_scale; /* extensions, as in quire_pmx_dynamic_multi_head_cache_attention_desc */
+    int32_t has_window, window_left, window_right;
+    float logits_soft_cap;
+    quire_precision precision;
+} quire_pmx_dynamic_multi_head_attention_desc;
+
+QUIRE_API void quire_pmx_dynamic_multi_head_attention_desc_init(quire_pmx_dynamic_multi_head_attention_desc *desc);
+QUIRE_API quire_status quire_pmx_dynamic_multi_head_attention_plan(
+    quire_context *context, const quire_pmx_dynamic_multi_head_attention_desc *desc, quire_plan **plan);
+
+typedef struct quire_pmx_dynamic_multi_head_attention_args {
+    size_t struct_size;
+    const quire_tensor *query;      /* [n, H, D] T */
+    const quire_tensor *key;        /* [>= kvstarts[B], Hk, D] T: key j of sequence b is row kvstarts[b] + j */
+    const quire_tensor *value;      /* as key */
+    const quire_tensor *seqstarts;  /* INT64 [B + 1] */
+    const quire_tensor *kvstarts;   /* INT64 [B + 1] */
+    int64_t decoding_batches;       /* 0..B */
+    int64_t max_seqlen, max_kvlen;  /* not used: quire computes them */
+    const quire_tensor *attn_mask;  /* T, [n, >= kvstarts[B]] or [H or 1, n, >= kvstarts[B]], added to the scores: of
+                                       a sequence only the block of its own rows and columns counts; NULL: none */
+    const quire_tensor *sinks;      /* extension, or NULL */
+    const quire_tensor *attn_output; /* [n, H, D] T; written */
+    const quire_tensor *lse;        /* extension, F32 [n, H], or NULL */
+} quire_pmx_dynamic_multi_head_attention_args;
+
+QUIRE_API quire_status quire_pmx_dynamic_multi_head_attention(
+    const quire_plan *plan, const quire_pmx_dynamic_multi_head_attention_args *args);
+QUIRE_API quire_status quire_prepare_pmx_dynamic_multi_head_attention(
+    const quire_plan *plan, const quire_pmx_dynamic_multi_head_attention_args *args, quire_run **run);
+
+/* ---- OpenPPL PMX, dynamic_batching.KeyValueCache -------------------------------------------------------- */
+
+/* Stores the new keys and values, then gives back those of all positions of each sequence as the cache has them:
+ * quantised ones as code * scale, rounded to T1. */
+typedef struct quire_pmx_dynamic_key_value_cache_desc {
+    size_t struct_size;
+    int32_t num_kv_heads, head_dim; /* Hk and D; the document takes them from current_key */
+    int32_t num_layer, layer_idx;
+    int32_t quant_bit;    /* 0, 8 or 4 */
+    int32_t quant_group;  /* divides head_dim; 8 by init */
+    int32_t num_repeat;   /* output heads h * num_repeat .. + num_repeat - 1 are kv head h; 1 by init */
+    int32_t cache_mode;   /* 0: offsets, 1: page table */
+    int32_t cache_layout; /* as in quire_pmx_dynamic_multi_head_cache_attention_desc */
+    int32_t page_size;    /* 128 by init; used in cache_mode 1 */
+    quire_type type;       /* T1: F32 or F16 */
+    quire_type cache_type; /* T2: F32 or F16 (quant_bit 0), INT8 (8), INT4 (4); NONE: T1, INT8 or INT4 */
+    quire_type scale_type; /* T3: F32 or F16; NONE: T1 */
+} quire_pmx_dynamic_key_value_cache_desc;
+
+QUIRE_API void quire_pmx_dynamic_key_value_cache_desc_init(quire_pmx_dynamic_key_value_cache_desc *desc);
+QUIRE_API quire_status quire_pmx_dynamic_key_value_cache_plan(
+    quire_context *context, const quire_pmx_dynamic_key_value_cache_desc *desc, quire_plan **plan);
+
+typedef struct quire_pmx_dynamic_key_value_cache_args {
+    size_t struct_size;
+    const quire_tensor *current_key;   /* [n, Hk, D] T1 */
+    const quire_tensor *current_value; /* [n, Hk, D] T1 */
+    const quire_tensor *seqstarts;     /* INT64 [B + 1] */
+    const quire_tensor *kvstarts;      /* INT64 [B + 1]; must agree with start_pos: T = start_pos[b] + S */
+    const quire_tensor *cachestarts;   /* INT64 [B], or [B, MaxP] in cache_mode 1 */
+    const quire_tensor *start_pos;     /* INT64 [B] */
+    int64_t max_seqlen, max_kvlen;     /* not used: quire computes them */
+    const quire_tensor *cache;         /* by cache_layout, T2; written where the new tokens go */
+    const quire_tensor *scale;         /* by cache_layout, last dimension D / quant_group, T3; written */
+    const quire_tensor *key;           /* [kvstarts[B], Hk * num_repeat, D] T1; written */
+    const quire_tensor *value;         /* as key */
+} quire_pmx_dynamic_key_value_cache_args;
+
+QUIRE_API quire_status quire_pmx_dynamic_key_value_cache(
+    const quire_plan *plan, const quire_pmx_dynamic_key_value_cache_args *args);
+QUIRE_API quire_status quire_prepare_pmx_dynamic_key_value_cache(
+    const quire_plan *plan, const quire_pmx_dynamic_key_value_cache_args *args, quire_run **run);
+
+/* ---- OpenPPL PMX, MultiHeadCacheAttention --------------------------------------------------------------- */
+
+/* Sequences of one length S, whose new tokens go to positions start_pos .. of rows of their own in the cache; then
+ * attention over positions 0 .. start_pos + S - 1, T of them. Scores, is_causal and is_alibi as in
+ * dynamic_batching.MultiHeadAttention. The document wants S = T where is_causal; quire takes any start_pos. */
+typedef struct quire_pmx_multi_head_cache_attention_desc {
+    size_t struct_size;
+    int32_t num_heads, head_dim;
+    int32_t is_causal, is_alibi;
+    int32_t num_kv_heads; /* 0: num_heads */
+    int32_t num_layer, layer_idx;
+    int32_t quant_bit;    /* 0, 8 or 4 */
+    int32_t quant_group;  /* divides head_dim; 8 by init */
+    int32_t cache_layout; /* 0 (MaxB,L,2,MaxS,H,Dh)  1 (L,MaxB,2,H,MaxS,Dh); H is Hk */
+    quire_type query_type; /* T1: F32 or F16 */
+    quire_type cache_type; /* T2: F32 or F16 (quant_bit 0), INT8 (8), INT4 (4); NONE: T1, INT8 or INT4 */
+    quire_type scale_type; /* T3: F32 or F16; NONE: T1 */
+    float softmax_scale; /* extensions, as in quire_pmx_dynamic_multi_head_cache_attention_desc */
+    int32_t has_window, window_left, window_right;
+    float logits_soft_cap;
+    quire_precision precision;
+} quire_pmx_multi_head_cache_attention_desc;
+
+QUIRE_API void quire_pmx_multi_head_cache_attention_desc_init(quire_pmx_multi_head_cache_attention_desc *desc);
+QUIRE_API quire_status quire_pmx_multi_head_cache_attention_plan(
+    quire_context *context, const quire_pmx_multi_head_cache_attention_desc *desc, quire_plan **plan);
+
+typedef struct quire_pmx_multi_head_cache_attention_args {
+    size_t struct_size;
+    const quire_tensor *query;         /* [B, S, H, D] T1 */
+    const quire_tensor *current_key;   /* [B, S, Hk, D] T1 */
+    const quire_tensor *current_value; /* [B, S, Hk, D] T1; the document's currnet_value */
+    const quire_tensor *start_pos;     /* INT64 [] or [1]; start_pos + S <= MaxS */
+    const quire_tensor *cache;         /* by cache_layout, T2; B <= MaxB; written where the new tokens go */
+    const quire_tensor *scale;         /* by cache_layout, last dimension D / quant_group, T3; written */
+    const quire_tensor *attn_mask;     /* T1, [S, T], [H, S, T] or [B, H, S, T], added to the scores. Any of them may
+                                          be 1 and is broadcast; columns past T are not used. NULL: none */
+    const quire_tensor *sinks;         /* extension, or NULL */
+    const quire_tensor *attn_output;   /* [B, S, H, D] T1; written */
+    const quire_tensor *lse;           /* extension, F32 [B, S, H], or NULL */
+} quire_pmx_multi_head_cache_attention_args;
+
+QUIRE_API quire_status quire_pmx_multi_head_cache_attention(
+    const quire_plan *plan, const quire_pmx_multi_head_cache_attention_args *args);
+QUIRE_API quire_status quire_prepare_pmx_multi_head_cache_attention(
+    const quire_plan *plan, const quire_pmx_multi_head_cache_attention_args *args, quire_run **run);
+
+/* ---- OpenPPL PMX, MultiHeadAttention -------------------------------------------------------------------- */
+
+/* Sequences of one length, keys and values of one length. Scores, is_causal (bottom-right, whatever S and T) and
+ * is_alibi as in dynamic_batching.MultiHeadAttention. */
+typedef struct quire_pmx_multi_head_attention_desc {
+    size_t struct_size;
+    int32_t num_heads, head_dim;
+    int32_t is_causal, is_alibi;
+    int32_t num_kv_heads; /* 0: num_heads */
+    quire_type type;      /* T: F32 or F16 */
+    float softmax_scale; /* extensions, as in quire_pmx_dynamic_multi_head_cache_attention_desc */
+    int32_t has_window, window_left, window_right;
+    float logits_soft_cap;
+    quire_precision precision;
+} quire_pmx_multi_head_attention_desc;
+
+QUIRE_API void quire_pmx_multi_head_attention_desc_init(quire_pmx_multi_head_attention_desc *desc);
+QUIRE_API quire_status quire_pmx_multi_head_attention_plan(
+    quire_context *context, const quire_pmx_multi_head_attention_desc *desc, quire_plan **plan);
+
+typedef struct quire_pmx_multi_head_attention_args {
+    size_t struct_size;
+    const quire_tensor *query;       /* [B, S, H, D] T */
+    const quire_tensor *key;         /* [B, T, Hk, D] T */
+    const quire_tensor *value;       /* [B, T, Hk, D] T */
+    const quire_tensor *attn_mask;   /* as in quire_pmx_multi_head_cache_attention_args */
+    const quire_tensor *sinks;       /* extension, or NULL */
+    const quire_tensor *attn_output; /* [B, S, H, D] T; written */
+    const quire_tensor *lse;         /* extension, F32 [B, S, H], or NULL */
+} quire_pmx_multi_head_attention_args;
+
+QUIRE_API quire_status quire_pmx_multi_head_attention(
+    const quire_plan *plan, const quire_pmx_multi_head_attention_args *args);
+QUIRE_API quire_status quire_prepare_pmx_multi_head_attention(
+    const quire_plan *plan, const quire_pmx_multi_head_attention_args *args, quire_run **run);
+
+/* ---- OpenPPL PMX, KeyValueCache ------------------------------------------------------------------------- */
+
+/* As dynamic_batching.KeyValueCache, for sequences of one length. */
+typedef struct quire_pmx_key_value_cache_desc {
+    size_t struct_size;
+    int32_t num_kv_heads, head_dim; /* Hk and D; the document takes them from current_key */
+    int32_t num_layer, layer_idx;
+    int32_t quant_bit;    /* 0, 8 or 4 */
+    int32_t quant_group;  /* divides head_dim; 8 by init */
+    int32_t num_repeat;   /* output heads h * num_repeat .. + num_repeat - 1 are kv head h; 1 by init */
+    int32_t cache_layout; /* as in quire_pmx_multi_head_cache_attention_desc */
+    quire_type type;       /* T1: F32 or F16 */
+    quire_type cache_type; /* T2: F32 or F16 (quant_bit 0), INT8 (8), INT4 (4); NONE: T1, INT8 or INT4 */
+    quire_type scale_type; /* T3: F32 or F16; NONE: T1 */
+} quire_pmx_key_value_cache_desc;
+
+QUIRE_API void quire_pmx_key_value_cache_desc_init(quire_pmx_key_value_cache_desc *desc);
+QUIRE_API quire_status quire_pmx_key_value_cache_plan(
+    quire_context *context, const quire_pmx_key_value_cache_desc *desc, quire_plan **plan);
+
+typedef struct quire_pmx_key_value_cache_args {
+    size_t struct_size;
+    const quire_tensor *current_key;   /* [B, S, Hk, D] T1 */
+    const quire_tensor *current_value; /* [B, S, Hk, D] T1 */
+    const quire_tensor *start_pos;     /* INT64 [] or [1]; start_pos + S <= MaxS */
+    const quire_tensor *cache;         /* by cache_layout, T2; B <= MaxB; written where the new tokens go */
+    const quire_tensor *scale;         /* by cache_layout, last dimension D / quant_group, T3; written */
+    const quire_tensor *key;           /* [B, start_pos + S, Hk * num_repeat, D] T1; written */
+    const quire_tensor *value;         /* as key */
+} quire_pmx_key_value_cache_args;
+
+QUIRE_API quire_status quire_pmx_key_value_cache(
+    const quire_plan *plan, const quire_pmx_key_value_cache_args *args);
+QUIRE_API quire_status quire_prepare_pmx_key_value_cache(
+    const quire_plan *plan, const quire_pmx_key_value_cache_args *args, quire_run **run);
 
 #ifdef __cplusplus
 }

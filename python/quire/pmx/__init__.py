@@ -1,0 +1,5 @@
+"""The operators of OpenPPL PMX."""
+
+from . import dynamic_batching
+
+__all__ = ["dynamic_batching"]

@@ -1,0 +1,95 @@
+// quire.append
+#include "python/src/context.h"
+#include "python/src/format.h"
+#include "python/src/operators.h"
+#include "python/src/run.h"
+#include "python/src/scalar.h"
+#include "python/src/tensor.h"
+
+namespace quire_python {
+
+namespace {
+
+constexpr const char* kDoc =
+    R"(Stores new keys and values in a cache, quantising them where it is int8 or int4.
+
+Letters and the types of arrays as in quire.attention. The tokens seqstarts[b] .. seqstarts[b + 1] go to positions
+start_pos[b] .. of sequence b; nothing else is written. For each G values of a head, scale = max(max|x| / 127, 1e-5)
+(int4: / 7) and the stored value is round(x / scale), ties to even.
+
+Args:
+    new_key, new_value: [n, Hk, D] and [n, Hk, Dv] float32, float16 or bfloat16.
+    key, value: [slots, Hk, D] and [slots, Hk, Dv], changed in place: never copied, an error if read-only.
+    key_scale, value_scale: [slots, Hk, D / G], changed in place; needed where key or value is int8 or packed int4.
+    seqstarts: [B + 1] integers; None: one sequence.
+    start_pos: [B] integers, or one number where there is one sequence.
+    cachestarts: [B] rows where the sequences begin or, with page_size, [B, MaxP] rows where their pages begin.
+        None, for one sequence without pages: row 0.
+    page_size: tokens in a page of the cache; 0: no pages.
+    context: a quire.Context; None: the default one.
+
+Raises quire.Error, naming the argument; nothing was written then. The GIL is released while it runs.)";
+
+// Where a single sequence begins in a cache of its own.
+nb::object first_row(const Tensor& seqstarts, nb::handle page_size) {
+    const bool one_sequence = !seqstarts.get() || (seqstarts.rank() == 1 && seqstarts.shape(0) == 2);
+    if (!one_sequence) fail("cachestarts", "is None: must be given with more than one sequence");
+    if (to_int32(page_size, "page_size") != 0) fail("cachestarts", "is None: must be given with page_size");
+    return nb::module_::import_("quire._convert").attr("ROW_0");
+}
+
+void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key_array,
+            nb::handle value_array, nb::handle key_scale_array, nb::handle value_scale_array,
+            nb::handle seqstarts_array, nb::handle start_pos_array, nb::handle cachestarts_array,
+            nb::handle page_size, nb::handle context_object) {
+    Context& context = Context::of(context_object);
+    Tensor new_key(new_key_array, input("new_key", kActivations));
+    Tensor new_value(new_value_array, input("new_value", kActivations));
+    Tensor key(key_array, in_place("key", kRows));
+    Tensor value(value_array, in_place("value", kRows));
+    Tensor key_scale(key_scale_array, optional_in_place("key_scale", kHalfOrFloat));
+    Tensor value_scale(value_scale_array, optional_in_place("value_scale", kHalfOrFloat));
+    Tensor seqstarts(seqstarts_array, optional_index_input("seqstarts"));
+    Tensor start_pos(start_pos_array, index_input("start_pos"));
+    nb::object rows =
+        cachestarts_array.is_none() ? first_row(seqstarts, page_size) : nb::borrow(cachestarts_array);
+    Tensor cachestarts(rows, index_input("cachestarts"));
+    new_key.require_rank(3, "[n, Hk, D]");
+    new_value.require_rank(3, "[n, Hk, Dv]");
+    key.require_rank(3, "[slots, Hk, D]");
+    value.require_rank(3, "[slots, Hk, Dv]");
+
+    auto desc = default_desc<quire_append_desc, quire_append_desc_init>();
+    desc.num_kv_heads = to_int32(new_key.shape(1), "new_key.shape[1]");
+    desc.head_dim = to_int32(new_key.shape(2), "new_key.shape[2]");
+    desc.value_head_dim = to_int32(new_value.shape(2), "new_value.shape[2]");
+    desc.type = new_key.type();
+    desc.key_format = format_of(key, "key", key_scale, "key_scale");
+    desc.value_format = format_of(value, "value", value_scale, "value_scale");
+    desc.page_size = to_int32(page_size, "page_size");
+
+    quire_append_args args{};
+    args.struct_size = sizeof args;
+    args.new_key = new_key;
+    args.new_value = new_value;
+    args.key = key;
+    args.value = value;
+    args.key_scale = key_scale;
+    args.value_scale = value_scale;
+    args.seqstarts = seqstarts;
+    args.start_pos = start_pos;
+    args.cachestarts = cachestarts;
+    Plan plan = context.append.find_or_make(context.handle(), desc);
+    run(context, plan, args, quire_append, quire_prepare_append);
+}
+
+}  // namespace
+
+void bind_append(nb::module_& module) {
+    module.def("append", append, arg("new_key"), arg("new_value"), arg("key"), arg("value"),
+               arg("key_scale") = nb::none(), arg("value_scale") = nb::none(), arg("seqstarts") = nb::none(),
+               arg("start_pos") = nb::none(), arg("cachestarts") = nb::none(), nb::kw_only(),
+               arg("page_size") = 0, arg("context") = nb::none(), kDoc);
+}
+
+}  // namespace quire_python

@@ -1,0 +1,152 @@
+// quire.pmx.dynamic_batching
+#include "python/src/context.h"
+#include "python/src/operators.h"
+#include "python/src/output.h"
+#include "python/src/run.h"
+#include "python/src/scalar.h"
+#include "python/src/tensor.h"
+
+namespace quire_python {
+
+namespace {
+
+constexpr const char* kDoc = R"(OpenPPL PMX dynamic_batching.MultiHeadCacheAttention.
+
+Stores the new keys and values in the cache (quantising them with quant_bit 8 or 4), then attends to all of the cache
+that belongs to each sequence, the new tokens as they are stored. Names and meanings are those of the operator's
+document; what follows `page_size` are extensions of quire. B sequences; H = num_heads, Hk = num_kv_heads; D = head_dim;
+n query tokens; L = num_layer. T1, T2, T3 are the document's types.
+
+Args:
+    query: [n, H, D] T1: float32 or float16.
+    current_key, current_value: [n, Hk, D] T1.
+    seqstarts: [B + 1] integers, where each sequence's new tokens begin; the last is n.
+    kvstarts: [B + 1] integers, the same of all its tokens: kvstarts[b + 1] - kvstarts[b] is start_pos[b] and the
+        new ones.
+    cachestarts: [B] rows (cache_mode 0), or [B, MaxP] rows where pages begin (cache_mode 1).
+    start_pos: [B] integers, positions of the first new tokens.
+    decoding_batches: the first so many sequences are not masked by is_causal.
+    max_seqlen, max_kvlen: not used.
+    cache: T2: float32 or float16 (quant_bit 0), int8 (8), uint8 of packed int4 with D / 2 in the last dimension (4).
+        Shape by cache_layout, with H for Hk and Dh for D: 0 (MaxT,L,2,H,Dh), 1 (L,MaxT,2,H,Dh), 2 (L,2,MaxT,H,Dh),
+        3 (L,2,H,MaxT,Dh). Changed in place: never copied, an error if read-only.
+    scale: T3: float32 or float16, the same shape with Dh / quant_group. Changed in place. None without quant_bit.
+    attn_mask: T1, [n, >= kvstarts[B]] or [H, n, >= kvstarts[B]], added to the scores; -inf hides. None: no mask.
+    num_heads, head_dim, is_causal, is_alibi, num_kv_heads, num_layer, layer_idx, quant_bit, quant_group, cache_mode,
+        cache_layout, page_size: attributes of the document. num_kv_heads 0 is num_heads.
+    softmax_scale: of the scores; None: 1 / sqrt(D).
+    window_left, window_right: keys seen before and after the query's own position; -1: all.
+    logits_soft_cap: c > 0: scores become c * tanh(score / c), before mask and ALiBi.
+    sinks: [H]: one more logit in the sum of the softmax, without a value.
+    return_lse: also return the logarithm of the softmax's sum.
+    precision: "highest", "high" or "medium".
+    context: a quire.Context; None: the default one.
+
+Returns:
+    attn_output, a new NumPy array [n, H, D] of T1; with return_lse (attn_output, lse), lse float32 [n, H] in natural
+    logarithms. A query that sees no key gives zeros and -inf.
+
+Raises quire.Error, naming the argument; nothing was written then. The GIL is released while it runs.)";
+
+// What the cache may be, so that a message speaks of its dtype; other quant_bit are left to the library.
+TypeSet cache_types(int32_t quant_bit) {
+    if (quant_bit == 0) return kHalfOrFloat;
+    if (quant_bit == 8) return bit(QUIRE_INT8);
+    if (quant_bit == 4) return bit(QUIRE_INT4);
+    return kRows;
+}
+
+nb::object multi_head_cache_attention(
+    nb::handle query_array, nb::handle current_key_array, nb::handle current_value_array,
+    nb::handle seqstarts_array, nb::handle kvstarts_array, nb::handle cachestarts_array,
+    nb::handle start_pos_array, nb::handle decoding_batches, nb::handle max_seqlen, nb::handle max_kvlen,
+    nb::handle cache_array, nb::handle scale_array, nb::handle attn_mask_array, nb::handle num_heads,
+    nb::handle head_dim, nb::handle is_causal, nb::handle is_alibi, nb::handle num_kv_heads,
+    nb::handle num_layer, nb::handle layer_idx, nb::handle quant_bit, nb::handle quant_group,
+    nb::handle cache_mode, nb::handle cache_layout, nb::handle page_size, nb::handle softmax_scale,
+    nb::handle window_left, nb::handle window_right, nb::handle logits_soft_cap, nb::handle sinks_array,
+    nb::handle return_lse, nb::handle precision, nb::handle context_object) {
+    Context& context = Context::of(context_object);
+    auto desc = default_desc<quire_pmx_dynamic_multi_head_cache_attention_desc,
+                             quire_pmx_dynamic_multi_head_cache_attention_desc_init>();
+    desc.num_heads = to_int32(num_heads, "num_heads");
+    desc.head_dim = to_int32(head_dim, "head_dim");
+    desc.is_causal = to_bool(is_causal, "is_causal");
+    desc.is_alibi = to_bool(is_alibi, "is_alibi");
+    desc.num_kv_heads = to_int32(num_kv_heads, "num_kv_heads");
+    desc.num_layer = to_int32(num_layer, "num_layer");
+    desc.layer_idx = to_int32(layer_idx, "layer_idx");
+    desc.quant_bit = to_int32(quant_bit, "quant_bit");
+    desc.quant_group = to_int32(quant_group, "quant_group");
+    desc.cache_mode = to_int32(cache_mode, "cache_mode");
+    desc.cache_layout = to_int32(cache_layout, "cache_layout");
+    desc.page_size = to_int32(page_size, "page_size");
+    desc.softmax_scale = to_softmax_scale(softmax_scale, "softmax_scale");
+    desc.window_left = to_int32(window_left, "window_left");
+    desc.window_right = to_int32(window_right, "window_right");
+    desc.has_window = desc.window_left >= 0 || desc.window_right >= 0;
+    desc.logits_soft_cap = to_float(logits_soft_cap, "logits_soft_cap");
+    desc.precision = to_precision(precision);
+
+    Tensor query(query_array, input("query", kHalfOrFloat));
+    Tensor current_key(current_key_array, input("current_key", kHalfOrFloat));
+    Tensor current_value(current_value_array, input("current_value", kHalfOrFloat));
+    Tensor seqstarts(seqstarts_array, index_input("seqstarts"));
+    Tensor kvstarts(kvstarts_array, index_input("kvstarts"));
+    Tensor cachestarts(cachestarts_array, index_input("cachestarts"));
+    Tensor start_pos(start_pos_array, index_input("start_pos"));
+    Tensor cache(cache_array, in_place("cache", cache_types(desc.quant_bit)));
+    Tensor scale(scale_array, optional_in_place("scale", kHalfOrFloat));
+    Tensor attn_mask(attn_mask_array, optional_input("attn_mask", kHalfOrFloat));
+    Tensor sinks(sinks_array, sinks_input());
+    query.require_rank(3, "[n, H, D]");
+    desc.query_type = query.type();
+    desc.cache_type = cache.type();
+    desc.scale_type = scale.type();
+
+    nb::object output = new_array(query.type(), {query.shape(0), query.shape(1), query.shape(2)});
+    const bool with_lse = to_bool(return_lse, "return_lse");
+    nb::object lse = with_lse ? new_array(QUIRE_F32, {query.shape(0), query.shape(1)}) : nb::none();
+    Tensor output_tensor(output, in_place("attn_output", kHalfOrFloat));
+    Tensor lse_tensor(lse, optional_in_place("lse", bit(QUIRE_F32)));
+
+    quire_pmx_dynamic_multi_head_cache_attention_args args{};
+    args.struct_size = sizeof args;
+    args.query = query;
+    args.current_key = current_key;
+    args.current_value = current_value;
+    args.seqstarts = seqstarts;
+    args.kvstarts = kvstarts;
+    args.cachestarts = cachestarts;
+    args.start_pos = start_pos;
+    args.decoding_batches = to_int64(decoding_batches, "decoding_batches");
+    args.max_seqlen = to_int64(max_seqlen, "max_seqlen");
+    args.max_kvlen = to_int64(max_kvlen, "max_kvlen");
+    args.cache = cache;
+    args.scale = scale;
+    args.attn_mask = attn_mask;
+    args.sinks = sinks;
+    args.attn_output = output_tensor;
+    args.lse = lse_tensor;
+    Plan plan = context.pmx_dynamic_multi_head_cache_attention.find_or_make(context.handle(), desc);
+    run(context, plan, args, quire_pmx_dynamic_multi_head_cache_attention,
+        quire_prepare_pmx_dynamic_multi_head_cache_attention);
+    return with_lse ? nb::object(nb::make_tuple(output, lse)) : output;
+}
+
+}  // namespace
+
+void bind_pmx_dynamic(nb::module_& module) {
+    module.def("multi_head_cache_attention", multi_head_cache_attention, arg("query"), arg("current_key"),
+               arg("current_value"), arg("seqstarts"), arg("kvstarts"), arg("cachestarts"), arg("start_pos"),
+               arg("decoding_batches"), arg("max_seqlen"), arg("max_kvlen"), arg("cache"),
+               arg("scale") = nb::none(), arg("attn_mask") = nb::none(), nb::kw_only(), arg("num_heads"),
+               arg("head_dim"), arg("is_causal"), arg("is_alibi") = false, arg("num_kv_heads") = 0,
+               arg("num_layer") = 1, arg("layer_idx") = 0, arg("quant_bit") = 0, arg("quant_group") = 8,
+               arg("cache_mode") = 0, arg("cache_layout") = 0, arg("page_size") = 128,
+               arg("softmax_scale") = nb::none(), arg("window_left") = -1, arg("window_right") = -1,
+               arg("logits_soft_cap") = 0, arg("sinks") = nb::none(), arg("return_lse") = false,
+               arg("precision") = "highest", arg("context") = nb::none(), kDoc);
+}
+
+}  // namespace quire_python

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Checks that data goes one way: no file includes upwards. Plain Python, no packages.
+
+python3 tests/architecture.py              check the repository
+python3 tests/architecture.py --self-test  show that every rule catches a file that breaks it
+"""
+
+import fnmatch
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Lowest first. A file may include its own stem, whatever is on a lower line, and on its own line what stands
+# to the left of it. A pattern with * is one place: files that match it may include each other.
+ORDER = """
+    include/quire/quire
+    src/half src/status src/format src/target
+    jit/args jit/code_memory jit/code_cache jit/row_layout jit/emitter jit/math jit/row_loader* jit/kernel_key \
+        jit/qk jit/softmax jit/pv jit/append jit/pack jit/tile_products jit/merge jit/decode jit/prefill \
+        jit/dump jit/kernels
+    src/tensors src/cache_view src/problem src/portable src/select src/plan src/schedule src/combine \
+        src/transpose src/attend* src/copy src/execute
+    src/context
+    src/ops/*
+    src/api
+"""
+
+UNPLACED = "which is not in ORDER of tests/architecture.py; place it there"
+
+# Users of the library see its public header and their own files, nothing else of the repository.
+PUBLIC_ONLY = ("bench/", "examples/", "python/")
+
+# One file knows oneTBB; tests may use it as a caller's own thread pool.
+TBB_INCLUDE = re.compile(r"(oneapi/)?tbb[/.]")
+TBB_FILE = "src/execute.cc"
+
+# Only the emitter (and the table of targets) may tell AVX2 from AVX-512.
+ISA_TEST = re.compile(r"\b(is_zmm|is_ymm|is_avx512|is_avx2|has_avx512\w*|isZMM|isYMM|getKind|tAVX512\w*)\b")
+ISA_FILES = ("jit/emitter*", "src/target*", "bench/limits*", "tests/*")
+
+# A path of somebody's machine.
+MACHINE_PATH = re.compile(r"(?<![\w.$}~])/(?:work|root|home)/")
+
+LINES_REPORTED, LINES_ALLOWED = 400, 600
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
+CODE = (".cc", ".h", ".c", ".py")
+
+
+def places():
+    """(line, column, pattern) of every entry of ORDER."""
+    lines = [line.split() for line in ORDER.strip().splitlines()]
+    return [(i, j, pattern) for i, line in enumerate(lines) for j, pattern in enumerate(line)]
+
+
+def place_of(path):
+    """(line, column) of a file in ORDER, or None. A name without * wins over a pattern."""
+    stem = re.sub(r"\.\w+$", "", path)
+    matches = [p for p in places() if fnmatch.fnmatchcase(stem, p[2])]
+    matches.sort(key=lambda p: "*" in p[2])
+    return matches[0][:2] if matches else None
+
+
+def includes_of(text):
+    """Repository paths and other headers a file includes, as written, comments left out."""
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.DOTALL)
+    return [(text.count("\n", 0, m.start()) + 1, m.group(2)) for m in INCLUDE.finditer(text)]
+
+
+def repository_path(header):
+    """Path from the root of a header as written in #include, or None where it is not of this repository."""
+    if header == "quire/quire.h":
+        return "include/quire/quire.h"
+    return header if header.split("/")[0] in ("src", "jit", "include") else None
+
+
+def check_order(path, text):
+    if not path.startswith(("include/", "src/", "jit/")):
+        return
+    place = place_of(path)
+    if place is None:
+        yield f"{path}: {UNPLACED}"
+        return
+    for number, header in includes_of(text):
+        target = repository_path(header)
+        if target is None:
+            if "/" not in header and Path(ROOT, Path(path).parent, header).exists():
+                yield f'{path}:{number}: includes "{header}": write the path from the root of the repository'
+            continue
+        below = place_of(target)
+        if below is None:
+            yield f"{path}:{number}: includes {target}, {UNPLACED}"
+        elif below > place:
+            yield f"{path}:{number}: includes {target}, which stands above it in ORDER of this test"
+
+
+def check_public_only(path, text):
+    if path.startswith(PUBLIC_ONLY):
+        for number, header in includes_of(text):
+            if header.startswith(("src/", "jit/")):
+                yield f"{path}:{number}: includes {header}; here only the public header may be used"
+
+
+def check_tbb(path, text):
+    if path != TBB_FILE and not path.startswith("tests/"):
+        for number, header in includes_of(text):
+            if TBB_INCLUDE.match(header):
+                yield f"{path}:{number}: includes {header}; only {TBB_FILE} may know oneTBB"
+
+
+def check_isa_tests(path, text):
+    if any(fnmatch.fnmatchcase(path, pattern) for pattern in ISA_FILES):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        found = ISA_TEST.search(line)
+        if found and not line.lstrip().startswith("//"):
+            yield f"{path}:{number}: {found.group()}: only jit/emitter may tell AVX2 from AVX-512"
+
+
+def check_machine_paths(path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        found = MACHINE_PATH.search(line)
+        if found:
+            yield f"{path}:{number}: a machine's path: {line[found.start() :][:40]}"
+
+
+def check_length(path, text):
+    lines = text.count("\n")
+    if lines > LINES_ALLOWED:
+        yield f"{path}: {lines} lines; more than {LINES_ALLOWED} are not allowed"
+
+
+CODE_CHECKS = (check_order, check_public_only, check_tbb, check_isa_tests, check_length)
+
+
+def check_file(path, text):
+    """What is wrong with one file of the repository."""
+    checks = (check_machine_paths,) + (CODE_CHECKS if path.endswith(CODE) else ())
+    return [problem for check in checks for problem in check(path, text)]
+
+
+def repository_files():
+    """Files that are tracked, or would be; where git can't say (an archive), all but what is built."""
+    git = ["git", "-c", "safe.directory=*", "-C", str(ROOT), "ls-files", "-z", "-co", "--exclude-standard"]
+    try:
+        names = subprocess.run(git, check=True, capture_output=True).stdout.decode().split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        names = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*")]
+        names = [n for n in names if not re.match(r"(build|\.venv|\.git)/|.*__pycache__", n)]
+    return sorted(n for n in set(names) if n and (ROOT / n).is_file())
+
+
+def check_repository():
+    problems, long_files, code, total = [], [], 0, 0
+    for path in repository_files():
+        try:
+            text = (ROOT / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        total += 1
+        problems += check_file(path, text)
+        if path.endswith(CODE):
+            code += path.startswith(("include/", "src/", "jit/"))
+            if text.count("\n") > LINES_REPORTED:
+                long_files.append(f"{path} ({text.count(chr(10))} lines)")
+    if code < 2:
+        problems.append("found no sources to check: run it inside the repository")
+    for problem in problems:
+        print(problem)
+    for name in long_files:
+        print(f"note: {name}: over {LINES_REPORTED} lines, think of splitting it")
+    print(f"architecture: {code} library files in order, {total} files read, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+def self_test():
+    """Every rule must catch its wrong file and leave its right one alone."""
+    home = "/".join(["", "home", "someone", "x"])
+    # path, text, part of the message (None: no message)
+    cases = [
+        ("src/half.h", '#include "src/plan.h"\n', "stands above it"),
+        ("jit/qk.cc", '#include "jit/pv.h"\n', "stands above it"),
+        ("jit/decode.cc", '#include "src/problem.h"\n', "stands above it"),
+        ("src/api.cc", '#include "src/unheard_of.h"\n', "place it there"),
+        ("src/unheard_of.cc", "", "place it there"),
+        ("jit/qk.cc", "  #  include <jit/pv.h>\n", "stands above it"),
+        ("src/plan.cc", "#include <tbb/task_arena.h>\n", "may know oneTBB"),
+        ("src/context.cc", "#include <oneapi/tbb/task_arena.h>\n", "may know oneTBB"),
+        ("bench/decode.cc", '#include "src/plan.h"\n', "only the public header"),
+        ("jit/qk.cc", "if (q.is_zmm()) {}\n", "tell AVX2 from AVX-512"),
+        ("docs/x.md", f"see {home}\n", "a machine's path"),
+        ("src/plan.cc", "\n" * (LINES_ALLOWED + 1), "not allowed"),
+        ("src/api.cc", '#include "src/ops/attention.h"\n#include <vector>\n', None),
+        ("jit/pv.cc", '#include "jit/pv.h"\n#include "jit/qk.h"\n#include "src/half.h"\n', None),
+        ("jit/row_loader.cc", '#include "jit/row_loader_int8.h"\n', None),
+        ("src/half.h", '/*\n#include "src/plan.h"\n*/\n// #include "src/plan.h"\n', None),
+        ("src/execute.cc", "#include <oneapi/tbb/task_arena.h>\n", None),
+        ("jit/emitter.cc", "if (q.is_zmm()) {}\n", None),
+        ("docs/x.md", "see docs/home/x, https://example.org/home/y and ~/work/z\n", None),
+    ]
+    failed = 0
+    for path, text, expected in cases:
+        problems = check_file(path, text)
+        if expected is None and problems or expected is not None and not any(expected in p for p in problems):
+            failed += 1
+            print(f"self-test: {path} {text[:40]!r}: expected {expected!r}, got {problems}")
+    print(f"architecture self-test: {len(cases) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(self_test() if "--self-test" in sys.argv[1:] else check_repository())

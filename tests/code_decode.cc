@@ -1,0 +1,189 @@
+// Every kernel, for every target (generation needs no such processor), decoded instruction by instruction.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "jit/kernels.h"
+#include "jit/merge.h"
+#include "jit/pack.h"
+#include "jit/pv.h"
+#include "jit/qk.h"
+#include "jit/softmax.h"
+#include "jit/tile_products.h"
+#include "tests/code_check.h"
+
+namespace quire::test {
+namespace {
+
+using jit::RowKey;
+using Bytes = std::vector<uint8_t>;
+
+constexpr int kDims[] = {1, 8, 40, 64, 128, 576};
+constexpr int kRows[] = {1, 3, 4, 8};
+
+std::vector<const Target*> generated_targets() {
+    int count = 0;
+    const Target* table = target_table(&count);
+    std::vector<const Target*> found;
+    for (int i = 0; i < count; ++i)
+        if (table[i].jit()) found.push_back(&table[i]);
+    return found;
+}
+
+// All formats that a row of `dim` can have: groups of one, a few, and all of its values.
+std::vector<quire_format> formats_of(int dim) {
+    std::vector<quire_format> list;
+    size_t count = 0;
+    const FormatInfo* table = format_table(&count);
+    for (size_t i = 0; i < count; ++i) {
+        const quire_type type = table[i].type;
+        if (type == QUIRE_INT4 && dim % 2 != 0) continue;
+        if (table[i].max_code == 0) {
+            list.push_back({type, 0, QUIRE_NONE});
+            continue;
+        }
+        for (quire_type scale : {QUIRE_F32, QUIRE_F16})
+            for (int group : {1, 8, 20, dim})
+                if (dim % group == 0 && (group == dim || dim > group)) list.push_back({type, group, scale});
+    }
+    return list;
+}
+
+class Decode : public testing::Test {
+protected:
+    void SetUp() override {
+        if (!can_decode())
+            GTEST_SKIP() << "Zydis was not found (Debian: libzydis-dev): GENERATED CODE WAS NOT DECODED";
+    }
+    void TearDown() override {
+        if (can_decode()) {
+            EXPECT_GT(kernels_, 0);
+        }
+    }
+
+    void check(const Target& target, const std::string& name, const std::function<Status(Bytes*)>& generate) {
+        Bytes bytes;
+        try {
+            const Status status = generate(&bytes);
+            ASSERT_TRUE(status.ok()) << name << ": " << status.message();
+        } catch (const std::exception& error) {
+            FAIL() << name << ": " << error.what();
+        }
+        const std::string wrong = check_code(target, bytes);
+        EXPECT_EQ(wrong, "") << name;
+        ++kernels_;
+    }
+    // A generator of a RowKey.
+    void check(const char* stage, const RowKey& key, Status (*generate)(const RowKey&, Bytes*)) {
+        check(*key.target, key.name(stage), [&](Bytes* bytes) { return generate(key, bytes); });
+    }
+
+    int kernels_ = 0;
+};
+
+TEST_F(Decode, RowKernels) {
+    for (const Target* target : generated_targets())
+        for (int dim : kDims)
+            for (const quire_format& format : formats_of(dim)) {
+                RowKey key{target, format, dim, 0};
+                check("pack_keys", key, jit::generate_pack_keys);
+                check("pack_values", key, jit::generate_pack_values);
+                if (is_quantised(format)) check("scales", key, jit::generate_scales);
+                for (int rows : kRows) {
+                    key.rows = rows;
+                    check("decode_qk", key, jit::generate_qk);
+                    check("decode_pv", key, jit::generate_pv);
+                }
+            }
+}
+
+TEST_F(Decode, Append) {
+    for (const Target* target : generated_targets())
+        for (int dim : kDims)
+            for (const quire_format& format : formats_of(dim))
+                for (quire_type input : {QUIRE_F32, QUIRE_F16, QUIRE_BF16}) {
+                    const jit::AppendKey key{target, input, format, dim};
+                    check(*target, key.name(), [&](Bytes* bytes) { return jit::generate_append(key, bytes); });
+                }
+}
+
+TEST_F(Decode, SoftmaxAndMerge) {
+    for (const Target* target : generated_targets()) {
+        for (int bits = 0; bits < 8; ++bits) {
+            const jit::ScoreKey key{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+            const std::string name = "softmax" + key.name() + "_" + target->name;
+            check(*target, name, [&](Bytes* bytes) { return jit::generate_softmax(*target, key, bytes); });
+            for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
+                for (bool masked : {false, true})
+                    check(*target, "tile_" + name + "_w" + std::to_string(vecs), [&](Bytes* bytes) {
+                        return jit::generate_tile_softmax(*target, key, vecs, masked, bytes);
+                    });
+        }
+        for (int vecs : {1, 7, 8, 9, 64})
+            check(*target, "merge", [&](Bytes* bytes) {
+                return jit::generate_merge(*target, vecs * target->lanes(), bytes);
+            });
+    }
+}
+
+TEST_F(Decode, TileProducts) {
+    for (const Target* target : generated_targets())
+        for (int dim : kDims)
+            for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs) {
+                const int padded = RowKey{target, {QUIRE_F32, 0, QUIRE_NONE}, dim, 0}.padded();
+                const jit::TileKey key{target, dim, padded, vecs};
+                const std::string name = std::string(target->name) + " d" + std::to_string(dim);
+                check(*target, "tile_qk " + name, [&](Bytes* bytes) { return jit::generate_tile_qk(key, bytes); });
+                check(*target, "tile_pv " + name, [&](Bytes* bytes) { return jit::generate_tile_pv(key, bytes); });
+            }
+}
+
+// ---- the checker itself ----
+
+struct Wrong {
+    const char* target;
+    const char* message;  // part of it
+    void (*emit)(Xbyak::CodeGenerator& code);
+};
+
+TEST_F(Decode, CheckerCatches) {
+    using namespace Xbyak::util;
+    using Code = Xbyak::CodeGenerator;
+    static const Wrong rows[] = {
+        {"avx2", "is of AVX512F_512", [](Code& c) { c.vaddps(zmm0, zmm1, zmm2); }},
+        {"avx2", "is of AVX512F_256", [](Code& c) { c.vmovups(ymm0, ymm17); }},
+        {"avx2", "is of BMI2", [](Code& c) { c.shlx(rax, rcx, rdx); }},
+        {"avx2", "is of SSE", [](Code& c) { c.addps(xmm0, xmm1); }},
+        {"avx2", "is of AVX_VNNI", [](Code& c) { c.vpdpbusd(ymm0, ymm1, ymm2, Xbyak::VexEncoding); }},
+        {"avx2_vnni", "is of AVX512_VNNI_256", [](Code& c) { c.vpdpbusd(ymm0, ymm1, ymm2, Xbyak::EvexEncoding); }},
+        {"avx512", "is of AVX512_VNNI_512", [](Code& c) { c.vpdpbusd(zmm0, zmm1, zmm2); }},
+        {"avx512_vnni", "is of AVX512_BF16_512", [](Code& c) { c.vdpbf16ps(zmm0, zmm1, zmm2); }},
+        {"avx512_vnni_bf16", "is of AVX512_VBMI_512", [](Code& c) { c.vpermb(zmm0, zmm1, zmm2); }},
+        {"avx2", "a call", [](Code& c) { c.call(rax); }},
+        {"avx2", "no business", [](Code& c) { c.int3(); }},
+        {"avx2", "goes to an address of its own", [](Code& c) { c.jmp(rax); }},
+        {"avx2", "where no instruction begins",
+         [](Code& c) { c.db(0x77f8c501eb, 5); }},  // into a vzeroupper
+        {"avx2", "where no instruction begins", [](Code& c) { c.db(0x01eb, 2); }},  // past the ret
+        {"avx2", "where no instruction begins", [](Code& c) { c.db(0x80eb, 2); }},  // before the beginning
+        {"avx2", "an absolute address", [](Code& c) { c.vmovups(ymm0, c.ptr[Xbyak::RegExp(64)]); }},
+        {"avx2", "an address?", [](Code& c) { c.mov(rax, size_t(0x7f1234567000)); }},
+        {"avx2", "outside the pool", [](Code& c) { c.vmovups(ymm0, c.ptr[c.rip + 64]); }},
+        {"avx2", "needs an aligned address", [](Code& c) { c.vmovaps(ymm0, c.ptr[rdi]); }},
+        {"avx2", "not an instruction", [](Code& c) { c.db(0x06); }},
+    };
+    for (const Wrong& row : rows) {
+        Xbyak::CodeGenerator code(4096, Xbyak::DontSetProtectRWE);
+        row.emit(code);
+        code.ret();
+        code.align(64);
+        const Bytes bytes(code.getCode(), code.getCode() + code.getSize());
+        EXPECT_NE(check_code(*find_target(row.target), bytes).find(row.message), std::string::npos)
+            << row.message << ": got \"" << check_code(*find_target(row.target), bytes) << "\"";
+        ++kernels_;
+    }
+    EXPECT_EQ(check_code(*find_target("avx2"), Bytes(64, 0x90)), "no ret before the end");
+}
+
+}  // namespace
+}  // namespace quire::test

@@ -1,0 +1,396 @@
+"""The example that runs SmolLM2: its cache bookkeeping, scheduler, tokenizer and command line.
+
+Most tests need no weights: a tiny model with random ones takes their place. Those that need the weights are
+skipped, and say so, where `./dev demo` has not installed them.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))
+
+from examples.smollm2 import options  # noqa: E402
+from examples.smollm2.cache_format import FORMATS  # noqa: E402
+from examples.smollm2.paged_cache import NO_PAGE, PagedCache, PagePool  # noqa: E402
+from examples.smollm2.parameters import Hyperparameters, Layer, Weights  # noqa: E402
+
+TINY = Hyperparameters(
+    num_layer=2,
+    hidden=48,
+    feed_forward=64,
+    num_heads=6,
+    num_kv_heads=2,
+    head_dim=8,
+    vocabulary=61,
+    context=200,
+    rope_base=10000.0,
+    norm_epsilon=1e-5,
+)
+
+
+# ---- the cache ---------------------------------------------------------------------------------------------
+
+
+def test_pool_hands_out_every_page_once_and_not_in_order():
+    pool = PagePool(50, page_size=16)
+    pages = [pool.take() for _ in range(50)]
+    assert sorted(pages) == list(range(0, 800, 16)) and pages != sorted(pages)
+    assert len(pool) == 0
+    with pytest.raises(IndexError):
+        pool.take()
+    pool.give_back(pages[:3])
+    assert sorted(pool.take() for _ in range(3)) == sorted(pages[:3])
+
+
+def test_sequences_never_share_a_page_and_give_all_back():
+    cache = PagedCache(FORMATS["int8"], TINY, num_pages=40, page_size=4, quant_group=8)
+    rng = np.random.default_rng(3)
+    running, longest = [], {}
+    for _ in range(600):
+        length = int(rng.integers(1, 60))
+        if cache.can_join(length):
+            running.append(cache.join(length))
+            longest[id(running[-1])] = length
+        growing = [s for s in running if s.length < longest[id(s)] and rng.random() < 0.7]
+        if growing:
+            cache.grow(growing, [int(rng.integers(1, longest[id(s)] - s.length + 1)) for s in growing], 0)
+        if rng.random() < 0.3:
+            cache.leave(running.pop(int(rng.integers(len(running)))))
+        pages = [page for s in running for page in s.pages]
+        assert len(set(pages)) == len(pages) == cache.used_pages
+        assert all(len(s.pages) == cache.pages_for(s.length) for s in running)
+    for sequence in running:
+        cache.leave(sequence)
+    assert cache.used_pages == 0 and cache.can_join(40 * 4) and not cache.can_join(40 * 4 + 1)
+
+
+def test_a_joined_sequence_keeps_its_promised_pages():
+    cache = PagedCache(FORMATS["f32"], TINY, num_pages=5, page_size=4)
+    first = cache.join(12)
+    assert not cache.can_join(9)
+    with pytest.raises(RuntimeError, match="no 3 pages left for a sequence of 9 tokens"):
+        cache.join(9)
+    second = cache.join(8)
+    cache.grow([first, second], [12, 8], 0)
+    with pytest.raises(RuntimeError, match="promised 3 pages needs 4"):
+        cache.grow([first], [1], 1)
+
+
+def test_index_tensors_of_a_mixed_batch():
+    cache = PagedCache(FORMATS["f32"], TINY, num_pages=9, page_size=4)
+    decoding, prefilling = cache.join(8), cache.join(9)
+    cache.grow([decoding], [6], 0)
+    batch = cache.grow([decoding, prefilling], [1, 9], num_decoding=1)
+    assert batch.seqstarts.tolist() == [0, 1, 10]
+    assert batch.kvstarts.tolist() == [0, 7, 16]
+    assert batch.start_pos.tolist() == [6, 0]
+    assert batch.cachestarts.tolist() == [[*decoding.pages, NO_PAGE], prefilling.pages]
+    assert (batch.decoding_batches, batch.max_seqlen, batch.max_kvlen) == (1, 9, 9)
+    assert batch.positions().tolist() == [6, *range(9)]
+    assert {a.dtype for a in (batch.seqstarts, batch.kvstarts, batch.start_pos, batch.cachestarts)} == {
+        np.dtype(np.int64)
+    }
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_bytes_per_token_are_those_of_the_arrays(name):
+    cache = PagedCache(FORMATS[name], TINY, num_pages=3, page_size=16, quant_group=4)
+    total = cache.cache.nbytes + (0 if cache.scale is None else cache.scale.nbytes)
+    assert cache.bytes_per_token * 48 == total
+
+
+# ---- the scheduler, with a tiny model ----------------------------------------------------------------------
+
+
+def tiny_model():
+    pytest.importorskip("threadpoolctl", reason="examples/smollm2/requirements.txt is not installed")
+    from examples.smollm2.model import Llama
+
+    rng = np.random.default_rng(5)
+
+    def matrix(*shape):
+        return rng.normal(size=shape, scale=shape[0] ** -0.5).astype(np.float32)
+
+    ones = np.ones(TINY.hidden, np.float32)
+    width = (TINY.num_heads + 2 * TINY.num_kv_heads) * TINY.head_dim
+    layers = [
+        Layer(
+            attention_norm=ones,
+            qkv=matrix(TINY.hidden, width),
+            attention_output=matrix(TINY.hidden, TINY.hidden),
+            feed_forward_norm=ones,
+            gate_up=matrix(TINY.hidden, 2 * TINY.feed_forward),
+            down=matrix(TINY.feed_forward, TINY.hidden),
+        )
+        for _ in range(TINY.num_layer)
+    ]
+    # Large embeddings make clear winners, so that rounding does not decide between two tokens.
+    return Llama(TINY, Weights(4 * matrix(TINY.vocabulary, TINY.hidden), tuple(layers), ones))
+
+
+def tiny_cache(name="f32", num_pages=40, page_size=7):
+    return PagedCache(FORMATS[name], TINY, num_pages=num_pages, page_size=page_size, quant_group=4)
+
+
+def tiny_requests():
+    from examples.smollm2.engine import Request
+
+    rng = np.random.default_rng(8)
+    lengths = [(3, 20), (30, 5), (11, 11), (1, 30), (60, 1), (25, 9)]
+    return [Request(rng.integers(TINY.vocabulary, size=n).tolist(), new) for n, new in lengths]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_batched_answers_are_those_given_alone(name, monkeypatch):
+    model = tiny_model()
+    from examples.smollm2 import engine
+
+    # Small chunks: prompts are read in several steps, beside sequences that decode already.
+    monkeypatch.setattr(engine, "PREFILL_TOKENS", 8)
+    requests = tiny_requests()
+    alone = [
+        engine.Engine(model, tiny_cache(name), max_running=1).run([request])[0].produced
+        for request in requests
+    ]
+    cache = tiny_cache(name)
+    together = engine.Engine(model, cache, max_running=3)
+    assert [sequence.produced for sequence in together.run(requests)] == alone
+    assert [len(tokens) for tokens in alone] == [request.max_new_tokens for request in requests]
+    assert any(step.decoded and step.prefilled for step in together.steps)
+    assert cache.used_pages == 0
+
+
+def test_sequences_wait_for_pages_and_stop_at_a_stop_token():
+    model = tiny_model()
+    from examples.smollm2.engine import Engine, Listener, Request
+
+    class Log(Listener):
+        running, most = 0, 0
+
+        def joined(self, sequence):
+            self.running += 1
+            self.most = max(self.most, self.running)
+
+        def left(self, sequence):
+            self.running -= 1
+
+    log = Log()
+    cache = tiny_cache(num_pages=8, page_size=4)  # two sequences of 16 tokens
+    free = Engine(model, cache, max_running=9, listener=log).run([Request([n], 16) for n in range(5)])
+    assert log.most == 2 and log.running == 0
+    tokens = free[0].produced
+    stop = tokens[7]
+    stopped = Engine(model, cache, max_running=9).run([Request([0], 16, frozenset([stop]))])
+    assert stopped[0].produced == tokens[: tokens.index(stop) + 1]
+    with pytest.raises(RuntimeError, match="too small"):
+        Engine(model, cache, max_running=1).run([Request([1], 40)])
+
+
+def test_what_others_left_in_the_cache_has_no_effect():
+    model = tiny_model()
+    from examples.smollm2.engine import Engine
+
+    clean = Engine(model, tiny_cache(), max_running=3).run(tiny_requests())
+    cache = tiny_cache()
+    cache.cache.fill(np.nan)
+    dirty = Engine(model, cache, max_running=3).run(tiny_requests())
+    assert [s.produced for s in dirty] == [s.produced for s in clean]
+
+
+def test_reading_in_chunks_is_reading_at_once():
+    model = tiny_model()
+    from examples.smollm2.cached_model import CachedModel
+
+    tokens = np.random.default_rng(2).integers(TINY.vocabulary, size=50).tolist()
+    logits = []
+    for size in (50, 16, 1):
+        cache = tiny_cache()
+        cached_model, sequence = CachedModel(model, cache), cache.join(50)
+        chunks = [tokens[i : i + size] for i in range(0, 50, size)]
+        parts = [cached_model.extend([sequence], [c], logit_rows=np.arange(len(c))) for c in chunks]
+        logits.append(np.concatenate(parts))
+        assert cached_model.attention_seconds > 0
+    np.testing.assert_allclose(logits[1], logits[0], atol=2e-4)
+    np.testing.assert_allclose(logits[2], logits[0], atol=2e-4)
+
+
+# ---- the command line and the report -----------------------------------------------------------------------
+
+WRONG = {
+    "--cache int5": "argument --cache: invalid choice: 'int5'",
+    "--quant-group 24": "argument --quant-group: 24 does not divide the head size 64",
+    "--quant-group 0": "argument --quant-group: 0 is not between 1 and 64",
+    "--page-size 0": "argument --page-size: 0 is not between 1 and 8192",
+    "--page-size many": "argument --page-size: 'many' is not a whole number",
+    "--max-tokens -3": "argument --max-tokens: -3 is not between 1 and 8192",
+    "--context 9000": "argument --context: 9000 is not between 128 and 8192",
+    "--batch 0": "argument --batch: 0 is not between 1 and 64",
+    "--prompt=": "argument --prompt: the prompt is empty",
+    "--speed 9": "unrecognized arguments: --speed 9",
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG)
+def test_wrong_values_are_one_line_and_exit_code_2(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        options.parse(arguments.split())
+    message = capsys.readouterr().err
+    assert caught.value.code == 2
+    assert message.startswith(f"smollm2: error: {WRONG[arguments]}") and message.count("\n") == 1
+
+
+def test_program_refuses_without_a_traceback():
+    program = subprocess.run(
+        [sys.executable, "-m", "examples.smollm2", "--cache", "int5"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert program.returncode == 2 and program.stdout == ""
+    assert program.stderr.startswith("smollm2: error: ") and program.stderr.count("\n") == 1
+
+
+def test_the_table_is_left_out_when_prompts_are_given():
+    assert options.parse([]).table
+    assert not options.parse(["--no-table"]).table
+    assert not options.parse(["--prompt", "Hi"]).table
+    assert options.parse(["--prompt", "Hi", "--table"]).table
+    assert options.parse(["--prompt", "a", "--prompt", "b"]).prompt == ["a", "b"]
+
+
+def test_offered_formats_are_the_known_ones():
+    assert options.CACHE_NAMES == tuple(FORMATS)
+
+
+def test_report_shows_every_format(tmp_path):
+    for module in ("rich", "matplotlib", "jinja2", "tokenizers", "gguf", "threadpoolctl"):
+        pytest.importorskip(module, reason="examples/smollm2/requirements.txt is not installed")
+    from rich.console import Console
+
+    from examples.smollm2 import measure, report
+
+    scores = [
+        measure.FormatScore(
+            name=name,
+            bytes_per_token=1000 // (i + 1),
+            text=measure.TextScore(-300.0 - i, 100, 0.5 * i),
+            decoding=measure.DecodingScore(50.0 + i, 0.25, [[1, 2, 3], [4, 5, 6 + i // 2]]),
+        )
+        for i, name in enumerate(FORMATS)
+    ]
+    console = Console(width=120, record=True, file=open(os.devnull, "w"))
+    with console.file:
+        console.print(report.make_table(scores, "title"))
+        text = console.export_text()
+    assert all(name in text for name in FORMATS)
+    assert "20.086" in text and "25%" in text and "all 2" in text and "1 of 2" in text
+    picture = tmp_path / "new folder" / "picture.png"
+    report.save_picture(scores, "title", picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("width", [5, 20, 300])
+def test_streamed_lines_lose_nothing(width):
+    pytest.importorskip("rich", reason="examples/smollm2/requirements.txt is not installed")
+    pytest.importorskip("tokenizers", reason="examples/smollm2/requirements.txt is not installed")
+    pytest.importorskip("gguf", reason="examples/smollm2/requirements.txt is not installed")
+    from examples.smollm2.answer_view import _full_line
+
+    text = "A line.\n\nAnother one, which is longer; averylongwordwithoutanyplacetobreak it at.\nEnd"
+    lines, rest = [], ""
+    for character in text:
+        rest += character
+        while line := _full_line(rest, width):
+            lines.append(line)
+            rest = rest[len(line) :]
+    assert "".join(lines) + rest == text
+    assert max(len(line) for line in lines) <= width + 1  # and a space or line feed
+    assert len(lines) >= 3
+
+
+# ---- with the weights --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model_file():
+    for module in ("gguf", "tokenizers", "jinja2", "rich", "threadpoolctl"):
+        pytest.importorskip(module, reason="examples/smollm2/requirements.txt is not installed")
+    from examples.smollm2.errors import SetupError
+    from examples.smollm2.gguf_model import ModelFile, find_weights
+
+    try:
+        return ModelFile(find_weights())
+    except SetupError as error:
+        pytest.skip(f"SmolLM2 was not run: {error}")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model_file):
+    from examples.smollm2.tokenizer import ChatTokenizer
+
+    return ChatTokenizer(model_file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello, world!",
+        "x = 12345\n\tif (a  ==  b):  # don't",
+        "naïve café 日本語 🎉",
+        " leading, trailing ",
+        "",
+    ],
+)
+def test_text_survives_the_tokenizer(tokenizer, text):
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    stream = tokenizer.stream()
+    assert "".join(stream.push(token) for token in ids) == text
+
+
+def test_tokens_are_those_of_the_reference(tokenizer):
+    # From llama.cpp for the same file: digits stand alone, a space belongs to the word after it.
+    assert tokenizer.encode("In 2024, don't panic.") == [788, 216, 34, 32, 34, 36, 28, 1326, 982, 14455, 30]
+    assert [tokenizer.decode([i]) for i in tokenizer.encode("a 123")] == ["a", " ", "1", "2", "3"]
+
+
+def test_chat_template(tokenizer):
+    text = tokenizer.chat_text("Hi!")
+    assert text.startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
+    assert text.endswith("<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n")
+    ids = tokenizer.encode_chat("Hi!")
+    assert ids[0] == 1 and ids.count(1) == 3 and ids.count(2) == 2  # <|im_start|>, <|im_end|>
+    assert tokenizer.decode(ids, skip_special_tokens=False) == text
+    assert tokenizer.stop_ids == {0, 2}
+
+
+def test_the_text_for_perplexity_is_long_enough(tokenizer):
+    from examples.smollm2.measure import read_text
+
+    text = read_text()
+    assert text.startswith("Down the Rabbit-Hole\n\nAlice was beginning")
+    assert len(tokenizer.encode(text)) >= 2000
+
+
+def test_the_model_answers_in_a_batch_as_alone(model_file, tokenizer):
+    from examples.smollm2.engine import Engine, Request
+    from examples.smollm2.model import Llama
+
+    model = Llama(model_file.hyperparameters(), model_file.weights())
+    prompts = ["Hello! Who are you?", "What is photosynthesis?", "Count from one to five."]
+    requests = [Request(tokenizer.encode_chat(prompt), 12, tokenizer.stop_ids) for prompt in prompts]
+
+    def answers(requests, name, running):
+        cache = PagedCache(FORMATS[name], model.parameters, num_pages=18, page_size=16)
+        return [tokenizer.decode(s.produced) for s in Engine(model, cache, max_running=running).run(requests)]
+
+    together = answers(requests, "f32", 3)
+    assert together == [answers([request], "f32", 1)[0] for request in requests]
+    assert together[1].startswith("Photosynthesis is")
+    assert answers(requests[1:2], "int8", 1)[0].startswith("Photosynthesis is")

@@ -1,0 +1,102 @@
+#include "tests/support/accuracy.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace quire::test {
+namespace {
+
+// DESIGN section 5: "at most twice those of a plain float32 attention".
+constexpr double kFactor = 2;
+// A maximum over few elements is mostly luck, and with one key a plain float32 attention is exact: a few
+// roundings of the largest value are always allowed. lse is one number a row and has the error of one score,
+// which averages with nothing.
+struct Floor {
+    double max, rms;  // of the largest value
+};
+constexpr Floor kOutputFloor = {0x1p-21, 0x1p-26}, kLseFloor = {0x1p-20, 0x1p-24};
+
+struct Error {
+    double max = 0, squares = 0, largest = 0;  // largest: magnitude of what was wanted
+    size_t count = 0, worst = 0;
+    void add(double error, double wanted, size_t where) {
+        if (error > max) worst = where;
+        max = std::max(max, error);
+        squares += error * error;
+        largest = std::max(largest, std::fabs(wanted));
+        ++count;
+    }
+    double rms() const { return count == 0 ? 0 : std::sqrt(squares / double(count)); }
+};
+
+// Half the distance of neighbours of `x` in `type`: what rounding the exact result may cost.
+double half_ulp(quire_type type, double x) {
+    if (type == QUIRE_F32) return 0;
+    const int digits = type == QUIRE_F16 ? 11 : 8, lowest = type == QUIRE_F16 ? -14 : -126;
+    const int exponent = x == 0 ? lowest : std::max(std::ilogb(x), lowest);
+    return std::ldexp(0.5, exponent - (digits - 1));
+}
+
+// Errors of `got` and of `plain` against `exact`; false where a value that is no number meets a different
+// one. Of f16 and bf16 results, `got` has been rounded: twice half a unit is taken off (one where the exact
+// result lies beside a tie), so that what is left is the error of the arithmetic.
+template <typename Got>
+bool compare(quire_type type, const std::vector<double>& exact, const std::vector<Got>& got, Error* error) {
+    for (size_t i = 0; i < exact.size(); ++i) {
+        const double wanted = exact[i], value = double(got[i]);
+        if (std::isnan(wanted) && std::isnan(value)) continue;
+        if (std::isinf(wanted) && wanted == value) continue;
+        if (!std::isfinite(wanted) || !std::isfinite(value)) {
+            error->worst = i;
+            return false;
+        }
+        error->add(std::max(0.0, std::fabs(value - wanted) - 2 * half_ulp(type, wanted)), wanted, i);
+    }
+    return true;
+}
+
+testing::AssertionResult within(const Case& c, const char* what, quire_type type,
+                                const std::vector<double>& exact, const std::vector<float>& plain,
+                                const std::vector<float>& got, int row_length, const Floor& floor) {
+    Error error, allowed;
+    const bool numbers = compare(type, exact, got, &error);
+    compare(QUIRE_F32, exact, plain, &allowed);
+    const double max = kFactor * allowed.max + floor.max * allowed.largest;
+    const double rms = kFactor * allowed.rms() + floor.rms * allowed.largest;
+    if (numbers && error.max <= max && error.rms() <= rms) return testing::AssertionSuccess();
+    const size_t row = error.worst / size_t(row_length);
+    return testing::AssertionFailure()
+           << what << " of " << c << "\n  worst at token " << row / size_t(c.H) << ", head "
+           << row % size_t(c.H) << ", element " << error.worst % size_t(row_length) << ": got "
+           << got[error.worst] << ", exact " << exact[error.worst] << ", plain float " << plain[error.worst]
+           << "\n  max error " << error.max << " (allowed " << max << ", plain " << allowed.max << "), RMS "
+           << error.rms() << " (allowed " << rms << ", plain " << allowed.rms() << ")";
+}
+
+}  // namespace
+
+Expected expect(const Tensors& tensors) {
+    return {plain_attention<double>(tensors), plain_attention<float>(tensors)};
+}
+
+testing::AssertionResult accurate(const Case& c, const Expected& expected, const Outcome& got) {
+    if (got.output.size() != expected.exact.output.size())
+        return testing::AssertionFailure() << "not run: " << c;
+    const testing::AssertionResult output = within(c, "output", c.type, expected.exact.output,
+                                                   expected.plain.output, got.output, c.Dv, kOutputFloor);
+    if (!output || !c.lse) return output;
+    return within(c, "lse", QUIRE_F32, expected.exact.lse, expected.plain.lse, got.lse, 1, kLseFloor);
+}
+
+void ErrorRatio::add(const Case& c, const Expected& expected, const Outcome& got) {
+    Error error, plain;
+    if (c.type != QUIRE_F32 || !compare(c.type, expected.exact.output, got.output, &error)) return;
+    compare(c.type, expected.exact.output, expected.plain.output, &plain);
+    if (plain.largest == 0) return;
+    got_ += error.squares / (plain.largest * plain.largest);
+    plain_ += plain.squares / (plain.largest * plain.largest);
+}
+
+double ErrorRatio::value() const { return plain_ == 0 ? 0 : std::sqrt(got_ / plain_); }
+
+}  // namespace quire::test

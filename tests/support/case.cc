@@ -1,0 +1,92 @@
+#include "tests/support/case.h"
+
+#include <algorithm>
+#include <ostream>
+#include <sstream>
+
+namespace quire::test {
+
+int64_t Case::n() const {
+    int64_t total = 0;
+    for (const Lengths& s : sequences) total += s.queries;
+    return total;
+}
+
+int64_t Case::all_keys() const {
+    int64_t total = 0;
+    for (const Lengths& s : sequences) total += s.keys;
+    return total;
+}
+
+double Case::multiplications() const {
+    double pairs = 0;
+    for (const Lengths& s : sequences) pairs += double(s.queries) * double(s.keys);
+    return pairs * H * (D + Dv);
+}
+
+void Case::visible(int64_t b, int64_t i, int64_t* begin, int64_t* end) const {
+    const Lengths& s = sequences[size_t(b)];
+    const int64_t position = s.keys - s.queries + i;
+    *begin = 0;
+    *end = s.keys;
+    if (alibi || (causal && b >= decoding_batches)) *end = std::min(*end, position + 1);
+    if (has_window && window_left >= 0) *begin = std::max(*begin, position - window_left);
+    if (has_window && window_right >= 0) *end = std::min(*end, position + window_right + 1);
+    *end = std::max(*end, *begin);
+}
+
+std::string Case::name() const {
+    std::ostringstream out;
+    out << type_name(type) << " k:" << format_name(key_format) << " v:" << format_name(value_format) << " H"
+        << H << " Hk" << Hk << " D" << D << " Dv" << Dv << " SxT";
+    for (const Lengths& s : sequences)
+        out << (&s == sequences.data() ? ":" : ",") << s.queries << "x" << s.keys;
+    for (const Lengths& s : sequences)
+        if (s.id != 0) out << (&s == sequences.data() ? " ids:" : ",") << s.id;
+    const char* places[] = {" dense", " offsets", " pages:"};
+    out << places[int(placement)];
+    if (placement == Placement::pages) out << page_size;
+    out << " layout" << layout << (flush == Flush::end ? "" : " flush:begin") << (spread ? " spread" : "");
+    if (scale != 0) out << " scale:" << scale;
+    if (causal) out << " causal";
+    if (alibi) out << " alibi";
+    if (has_window) out << " window:" << window_left << "," << window_right;
+    if (soft_cap != 0) out << " cap:" << soft_cap;
+    if (mask_rank != 0)
+        out << " mask" << mask_rank << (mask_shared ? "shared:" : ":") << type_name(mask_type);
+    if (sinks) out << " sinks";
+    if (decoding_batches != 0) out << " decoding:" << decoding_batches;
+    if (!lse) out << " no-lse";
+    out << " seed" << seed << " order" << order_seed;
+    return out.str();
+}
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name(); }
+
+quire_format plain_format(quire_type type) { return {type, 0, QUIRE_NONE}; }
+quire_format quantised(quire_type type, int group, quire_type scale_type) {
+    return {type, group, scale_type};
+}
+
+quire_attention_desc desc_of(const Case& c) {
+    quire_attention_desc desc;
+    quire_attention_desc_init(&desc);
+    desc.num_heads = c.H;
+    desc.num_kv_heads = c.Hk;
+    desc.head_dim = c.D;
+    desc.value_head_dim = c.Dv;
+    desc.type = c.type;
+    desc.key_format = c.key_format;
+    desc.value_format = c.value_format;
+    desc.scale = c.scale;
+    desc.is_causal = c.causal;
+    desc.is_alibi = c.alibi;
+    desc.has_window = c.has_window;
+    desc.window_left = c.window_left;
+    desc.window_right = c.window_right;
+    desc.logits_soft_cap = c.soft_cap;
+    desc.page_size = c.placement == Placement::pages ? c.page_size : 0;
+    return desc;
+}
+
+}  // namespace quire::test

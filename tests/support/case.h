@@ -1,0 +1,70 @@
+// A problem of quire_attention as a test writes it down. Letters as in quire.h.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "src/format.h"
+#include "tests/support/guarded.h"
+
+namespace quire::test {
+
+struct Lengths {
+    int64_t queries, keys;
+    uint64_t id =
+        0;  // of its numbers: two sequences with one id hold the same; 0: its place in the batch + 1
+};
+
+// Where the rows of a sequence are: dense (no cachestarts), from an offset on, or in pages. The sequences
+// (the pages) lie in random order with dead rows between them.
+enum class Placement { dense, offsets, pages };
+
+struct Case {
+    quire_type type = QUIRE_F32;  // of query and output
+    quire_format key_format = {QUIRE_F32, 0, QUIRE_NONE};
+    quire_format value_format = {QUIRE_F32, 0, QUIRE_NONE};
+    int H = 1, Hk = 1, D = 64, Dv = 64;
+    std::vector<Lengths> sequences;
+
+    Placement placement = Placement::dense;
+    int page_size = 16;        // with Placement::pages
+    int layout = 0;            // strides of a PMX cache_layout
+    Flush flush = Flush::end;  // which guard pages the tensors touch
+    bool spread = false;       // gaps between the rows of query, output and lse, and in the index tensors
+
+    float scale = 0;
+    bool causal = false, alibi = false;
+    bool has_window = false;
+    int window_left = -1, window_right = -1;
+    float soft_cap = 0;
+    int mask_rank = 0;         // 0: no mask
+    bool mask_shared = false;  // rank 3: [1, n, columns], not [H, n, columns]
+    quire_type mask_type = QUIRE_F32;
+    bool sinks = false;
+    int64_t decoding_batches = 0;
+    bool lse = true;
+    uint64_t seed = 1;        // of all numbers
+    uint64_t order_seed = 1;  // of the order of sequences or pages
+
+    int group() const { return H / Hk; }
+    int64_t B() const { return int64_t(sequences.size()); }
+    int64_t n() const;               // query tokens of all sequences
+    int64_t all_keys() const;        // kvstarts[B]
+    double multiplications() const;  // of the two products, for budgets
+
+    // Keys that query i of sequence b sees before any mask, as the header says it.
+    void visible(int64_t b, int64_t i, int64_t* begin, int64_t* end) const;
+
+    // All that is needed to type the case in again.
+    std::string name() const;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c);
+
+quire_format plain_format(quire_type type);
+quire_format quantised(quire_type type, int group, quire_type scale_type);
+
+quire_attention_desc desc_of(const Case& c);
+
+}  // namespace quire::test

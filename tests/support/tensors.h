@@ -1,0 +1,79 @@
+// All tensors of a Case, each in a guarded buffer. Rows that no position uses, gaps between rows and what
+// lies outside a sequence's block of the mask hold NaN and Inf (codes: garbage, with such scales).
+#pragma once
+#include <vector>
+
+#include "tests/support/case.h"
+#include "tests/support/random.h"
+
+namespace quire::test {
+
+// Keys or values: rows of `dim` elements and their scales.
+struct CacheSide {
+    quire_format format;
+    int dim;
+    GuardedBuffer rows, scales;
+    quire_tensor rows_view, scales_view;  // [slots, Hk, dim], [slots, Hk, dim / G]
+
+    void* row(int64_t slot, int head) const;
+    void* scales_of(int64_t slot, int head) const;
+    void store(int64_t slot, int head, const std::vector<float>& values);
+    void load(int64_t slot, int head, float* values) const;  // dequantised
+    // Makes the row NaN: its first element, or the scale of its first group.
+    void poison(int64_t slot, int head);
+};
+
+class Tensors {
+public:
+    explicit Tensors(const Case& c);
+
+    const Case spec;
+    CacheSide key, value;
+    GuardedBuffer query, mask, sinks, seqstarts, kvstarts, cachestarts, output, lse;
+    quire_tensor query_view, mask_view, sinks_view, seqstarts_view, kvstarts_view, cachestarts_view,
+        output_view, lse_view;
+
+    int64_t slots() const { return slots_; }
+    int64_t slot(int64_t b, int64_t t) const;  // where position t of sequence b is
+    int64_t first_token(int64_t b) const { return starts_[size_t(b)]; }
+
+    float query_at(int64_t token, int h, int d) const;
+    float mask_at(int64_t token, int h, int64_t b, int64_t t) const;  // 0 without a mask
+    void set_mask(int64_t token, int h, int64_t b, int64_t t, float number);
+    float sink(int h) const;
+    float output_at(int64_t token, int h, int d) const;
+    float lse_at(int64_t token, int h) const;
+
+    quire_attention_args args() const;
+    // Fills outputs with the sentinel; inputs become read-only until allow_writes().
+    void prepare_run();
+    void allow_writes();
+    // Bytes of output and lse that belong to no element still hold the sentinel.
+    bool gaps_intact() const;
+
+private:
+    void place();
+    void make_indices();
+    void make_query();
+    void make_cache(CacheSide* side, const quire_format& format, int dim);
+    void make_mask();
+    void make_sinks();
+    void make_outputs();
+    std::vector<GuardedBuffer*> inputs();
+    uint64_t id(int64_t b) const;
+    // Extent of the view in bytes, all of it `pattern`.
+    GuardedBuffer allocate(const quire_tensor& view) const;
+    quire_tensor rows_of_heads(quire_type type, int64_t rows, int heads, int dim) const;
+    GuardedBuffer make_index(const std::vector<int64_t>& values, quire_tensor* view) const;
+
+    int64_t slots_ = 0;
+    std::vector<int64_t> starts_, key_starts_;      // [B + 1]
+    std::vector<std::vector<int64_t>> row_starts_;  // [B][pages], one entry where there are no pages
+    std::vector<uint8_t> output_gaps_, lse_gaps_;   // 1: no element's byte
+};
+
+// Bytes from the first to past the last element.
+size_t extent(const quire_tensor& view);
+char* element(const quire_tensor& view, int64_t i, int64_t j, int64_t k = 0);
+
+}  // namespace quire::test
