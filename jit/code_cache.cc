@@ -19,6 +19,8 @@ Status CodeCache::make(const std::string& name, const Generator& generate, std::
         return Status(QUIRE_OUT_OF_MEMORY, "out of memory while generating " + name);
     } catch (const std::exception& error) {
         return Status(QUIRE_INTERNAL, "generating " + name + ": " + error.what());
+    } catch (...) {
+        return Status(QUIRE_INTERNAL, "generating " + name + ": unknown exception");
     }
 }
 

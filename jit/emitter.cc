@@ -144,13 +144,14 @@ void Emitter::store_f32(const RegExp& at, const Vec& v, int n) {
 void Emitter::load_bytes(const Vec& v, const RegExp& at, int n) {
     const Xbyak::Xmm x(v.getIdx());
     const Xbyak::Ymm y(v.getIdx());
-    if (n == 32) return vmovdqu(y, ptr[at]);
-    if (n == 16) return vmovdqu(x, ptr[at]);
     if (n == 8) return vmovq(x, ptr[at]);
-    if (is_512()) {
+    if (is_512()) {  // vmovdqu8: vmovdqu has no form for the upper 16 registers
+        if (n == 32) return vmovdqu8(y, ptr[at]);
+        if (n == 16) return vmovdqu8(x, ptr[at]);
         set_mask(k1, n);
         return vmovdqu8(y | k1 | T_z, ptr[at]);
     }
+    if (n == 16) return vmovdqu(x, ptr[at]);
     // At most 15 bytes here (f16 tails of a ymm): eight, four, two, one, from the end so that each part lands in place.
     int done = 0;
     if (n & 8) {
@@ -172,7 +173,7 @@ void Emitter::load_bytes(const Vec& v, const RegExp& at, int n) {
 
 void Emitter::store_bytes(const RegExp& at, const Vec& v, int n) {
     const Xbyak::Xmm x(v.getIdx());
-    if (n == 16) return vmovdqu(ptr[at], x);
+    if (n == 16) return is_512() ? vmovdqu8(ptr[at], x) : vmovdqu(ptr[at], x);
     int done = 0;
     if (n & 8) {
         vmovq(ptr[at], x);

@@ -73,6 +73,19 @@ Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
                 &kernels->values);
 }
 
+Status make_read_kernels(CodeCache& cache, const RowKey& row, quire_type type, ReadKernels* kernels) {
+    quire_type stored = row.format.type;
+    kernels->stride = row.padded();
+    if (is_quantised(row.format)) {
+        stored = QUIRE_F32;
+        QUIRE_TRY(make_scales(cache, row, &kernels->scales));
+        QUIRE_TRY(make(cache, row.name("pack_keys"), [&](auto* code) { return generate_pack_keys(row, code); },
+                       &kernels->rows));
+    }
+    const AppendKey store{row.target, stored, {type, 0, QUIRE_NONE}, row.dim};
+    return make_append_kernel(cache, store, &kernels->store);
+}
+
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel) {
     return make(cache, key.name(), [&](auto* code) { return generate_append(key, code); }, kernel);
 }

@@ -50,6 +50,15 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
                          int vecs, TileKernels* kernels);
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels);
 
+struct ReadKernels {  // cache rows -> rows of another type; `rows` and `scales` are empty where nothing is quantised
+    Kernel<ScalesArgs> scales;
+    Kernel<PackArgs> rows;     // to f32 [count][V], in element order
+    int stride = 0;            // V
+    Kernel<AppendArgs> store;  // one row: f32, or the numbers of the cache, to `type`
+};
+
+Status make_read_kernels(CodeCache& cache, const RowKey& row, quire_type type, ReadKernels* kernels);
+
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel);
 // dim: floats, a multiple of the target's lanes.
 Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel);

@@ -1,4 +1,5 @@
 // extern "C": copies in, catches, last error; no logic.
+#include <cmath>
 #include <exception>
 #include <new>
 
@@ -20,8 +21,13 @@ quire_status guarded(const Body& body) noexcept {
         return report(Status(QUIRE_OUT_OF_MEMORY, "out of memory"));
     } catch (const std::exception& error) {
         return report(Status(QUIRE_INTERNAL, error.what()));
+    } catch (...) {
+        return report(Status(QUIRE_INTERNAL, "unknown exception"));
     }
 }
+
+// A quire_run is a Run, so that preparing one allocates no handle.
+Run* run_of(quire_run* run) { return reinterpret_cast<Run*>(run); }
 
 template <typename Args>
 using Prepare = Status (*)(const quire_plan&, const Args&, Run*);
@@ -59,9 +65,9 @@ quire_status prepare_only(const quire_plan* plan, const Args* args, Operator op,
                           quire_run** out) {
     return guarded([&]() -> Status {
         if (out == nullptr) return invalid("run is NULL: must point at a quire_run*");
-        auto handle = std::make_unique<quire_run>();
-        QUIRE_TRY(prepare_run(plan, args, op, prepare, &handle->run));
-        *out = handle.release();
+        std::unique_ptr<Run> run;
+        QUIRE_TRY(prepare_run(plan, args, op, prepare, &run));
+        *out = reinterpret_cast<quire_run*>(run.release());
         return {};
     });
 }
@@ -160,14 +166,13 @@ quire_status quire_run_slice(quire_run* run, int32_t index, int32_t count, quire
                              void* barrier_user) {
     return guarded([&]() -> Status {
         if (run == nullptr) return invalid("run is NULL: must be a prepared run");
-        return run_slice(*run->run, index, count, barrier, barrier_user);
+        return run_slice(*run_of(run), index, count, barrier, barrier_user);
     });
 }
 
 void quire_run_release(quire_run* run) {
     if (run == nullptr) return;
-    Run::release(std::move(run->run));
-    delete run;
+    Run::release(std::unique_ptr<Run>(run_of(run)));
 }
 
 void quire_attention_desc_init(quire_attention_desc* desc) {
@@ -226,15 +231,139 @@ void quire_pmx_dynamic_multi_head_cache_attention_desc_init(quire_pmx_dynamic_mu
 
 quire_status quire_pmx_dynamic_multi_head_cache_attention_plan(
     quire_context* context, const quire_pmx_dynamic_multi_head_cache_attention_desc* desc, quire_plan** plan) {
-    return plan_for(context, desc, plan, Operator::pmx_dynamic_multi_head_cache_attention, make_pmx_dynamic);
+    return plan_for(context, desc, plan, Operator::pmx_dynamic_multi_head_cache_attention, make_pmx_dynamic_multi_head_cache_attention);
 }
 
 quire_status quire_pmx_dynamic_multi_head_cache_attention(
     const quire_plan* plan, const quire_pmx_dynamic_multi_head_cache_attention_args* args) {
-    return run_now(plan, args, Operator::pmx_dynamic_multi_head_cache_attention, prepare_pmx_dynamic);
+    return run_now(plan, args, Operator::pmx_dynamic_multi_head_cache_attention, prepare_pmx_dynamic_multi_head_cache_attention);
 }
 
 quire_status quire_prepare_pmx_dynamic_multi_head_cache_attention(
     const quire_plan* plan, const quire_pmx_dynamic_multi_head_cache_attention_args* args, quire_run** run) {
-    return prepare_only(plan, args, Operator::pmx_dynamic_multi_head_cache_attention, prepare_pmx_dynamic, run);
+    return prepare_only(plan, args, Operator::pmx_dynamic_multi_head_cache_attention, prepare_pmx_dynamic_multi_head_cache_attention, run);
+}
+
+void quire_pmx_dynamic_multi_head_attention_desc_init(quire_pmx_dynamic_multi_head_attention_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->type = QUIRE_F32;
+}
+
+quire_status quire_pmx_dynamic_multi_head_attention_plan(quire_context* context, const quire_pmx_dynamic_multi_head_attention_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_dynamic_multi_head_attention, make_pmx_dynamic_multi_head_attention);
+}
+
+quire_status quire_pmx_dynamic_multi_head_attention(const quire_plan* plan, const quire_pmx_dynamic_multi_head_attention_args* args) {
+    return run_now(plan, args, Operator::pmx_dynamic_multi_head_attention, prepare_pmx_dynamic_multi_head_attention);
+}
+
+quire_status quire_prepare_pmx_dynamic_multi_head_attention(const quire_plan* plan, const quire_pmx_dynamic_multi_head_attention_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_dynamic_multi_head_attention, prepare_pmx_dynamic_multi_head_attention, run);
+}
+
+void quire_pmx_dynamic_key_value_cache_desc_init(quire_pmx_dynamic_key_value_cache_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->num_layer = 1;
+    desc->quant_group = 8;
+    desc->num_repeat = 1;
+    desc->page_size = 128;
+    desc->type = QUIRE_F32;
+}
+
+quire_status quire_pmx_dynamic_key_value_cache_plan(quire_context* context, const quire_pmx_dynamic_key_value_cache_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_dynamic_key_value_cache, make_pmx_dynamic_key_value_cache);
+}
+
+quire_status quire_pmx_dynamic_key_value_cache(const quire_plan* plan, const quire_pmx_dynamic_key_value_cache_args* args) {
+    return run_now(plan, args, Operator::pmx_dynamic_key_value_cache, prepare_pmx_dynamic_key_value_cache);
+}
+
+quire_status quire_prepare_pmx_dynamic_key_value_cache(const quire_plan* plan, const quire_pmx_dynamic_key_value_cache_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_dynamic_key_value_cache, prepare_pmx_dynamic_key_value_cache, run);
+}
+
+void quire_pmx_multi_head_cache_attention_desc_init(quire_pmx_multi_head_cache_attention_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->num_layer = 1;
+    desc->quant_group = 8;
+    desc->query_type = QUIRE_F32;
+}
+
+quire_status quire_pmx_multi_head_cache_attention_plan(quire_context* context, const quire_pmx_multi_head_cache_attention_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_multi_head_cache_attention, make_pmx_multi_head_cache_attention);
+}
+
+quire_status quire_pmx_multi_head_cache_attention(const quire_plan* plan, const quire_pmx_multi_head_cache_attention_args* args) {
+    return run_now(plan, args, Operator::pmx_multi_head_cache_attention, prepare_pmx_multi_head_cache_attention);
+}
+
+quire_status quire_prepare_pmx_multi_head_cache_attention(const quire_plan* plan, const quire_pmx_multi_head_cache_attention_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_multi_head_cache_attention, prepare_pmx_multi_head_cache_attention, run);
+}
+
+void quire_pmx_multi_head_attention_desc_init(quire_pmx_multi_head_attention_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->type = QUIRE_F32;
+}
+
+quire_status quire_pmx_multi_head_attention_plan(quire_context* context, const quire_pmx_multi_head_attention_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_multi_head_attention, make_pmx_multi_head_attention);
+}
+
+quire_status quire_pmx_multi_head_attention(const quire_plan* plan, const quire_pmx_multi_head_attention_args* args) {
+    return run_now(plan, args, Operator::pmx_multi_head_attention, prepare_pmx_multi_head_attention);
+}
+
+quire_status quire_prepare_pmx_multi_head_attention(const quire_plan* plan, const quire_pmx_multi_head_attention_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_multi_head_attention, prepare_pmx_multi_head_attention, run);
+}
+
+void quire_pmx_key_value_cache_desc_init(quire_pmx_key_value_cache_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->num_layer = 1;
+    desc->quant_group = 8;
+    desc->num_repeat = 1;
+    desc->type = QUIRE_F32;
+}
+
+quire_status quire_pmx_key_value_cache_plan(quire_context* context, const quire_pmx_key_value_cache_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_key_value_cache, make_pmx_key_value_cache);
+}
+
+quire_status quire_pmx_key_value_cache(const quire_plan* plan, const quire_pmx_key_value_cache_args* args) {
+    return run_now(plan, args, Operator::pmx_key_value_cache, prepare_pmx_key_value_cache);
+}
+
+quire_status quire_prepare_pmx_key_value_cache(const quire_plan* plan, const quire_pmx_key_value_cache_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_key_value_cache, prepare_pmx_key_value_cache, run);
+}
+
+void quire_directml_multihead_attention1_desc_init(quire_directml_multihead_attention1_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->scale = NAN;  // the document has no default: forgetting it is an error
+    desc->mask_filter_value = -10000;
+    desc->data_type = QUIRE_F32;
+}
+
+quire_status quire_directml_multihead_attention1_plan(quire_context* context,
+                                                      const quire_directml_multihead_attention1_desc* desc,
+                                                      quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::directml_multihead_attention1, make_directml);
+}
+
+quire_status quire_directml_multihead_attention1(const quire_plan* plan,
+                                                 const quire_directml_multihead_attention1_args* args) {
+    return run_now(plan, args, Operator::directml_multihead_attention1, prepare_directml);
+}
+
+quire_status quire_prepare_directml_multihead_attention1(const quire_plan* plan,
+                                                         const quire_directml_multihead_attention1_args* args,
+                                                         quire_run** run) {
+    return prepare_only(plan, args, Operator::directml_multihead_attention1, prepare_directml, run);
 }

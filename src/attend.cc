@@ -42,18 +42,17 @@ float* Scratch::floats(size_t count) {
     return begin;
 }
 
-void RowAddresses::set(const AttentionProblem& p, const Item& item, int64_t first, int64_t keys, int64_t fill) {
+void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys, int64_t fill) {
     begin = first;
     count = keys;
-    const CacheView& cache = p.cache;
     const bool key_scales = cache.key_scale.base, value_scales = cache.value_scale.base;
     int64_t done = 0;
     while (done < keys) {
-        const int64_t t = first + done, row = cache.row(item.b, t);
+        const int64_t t = first + done, row = cache.row(b, t);
         const int64_t left_of_page = cache.page_size == 0 ? keys - done : cache.page_size - t % cache.page_size;
         const int64_t n = std::min(keys - done, left_of_page);
         const auto run = [&](const RowView& view, const char** out) {
-            Cursor{view.at(item.b, row, item.kv_head), view.row_stride, out + done}.run(n);
+            Cursor{view.at(b, row, kv_head), view.row_stride, out + done}.run(n);
         };
         run(cache.key, key);
         run(cache.value, value);

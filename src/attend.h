@@ -43,7 +43,7 @@ struct RowAddresses {
     int64_t begin, count;  // keys begin .. begin + count
 
     // The last row is repeated up to a multiple of kKeyPadding and at least `fill` entries.
-    void set(const AttentionProblem& problem, const Item& item, int64_t first, int64_t keys, int64_t fill);
+    void set(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys, int64_t fill);
     int64_t padded() const { return (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding; }
 };
 

@@ -116,7 +116,7 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
 
     RowAddresses *block = &s.addresses[0], *next = &s.addresses[1];
     const auto set = [&](RowAddresses* to, int64_t begin) {
-        to->set(problem, item, begin, std::min<int64_t>(kBlock, item.key_end - begin), kBlock);
+        to->set(problem.cache, item.b, item.kv_head, begin, std::min<int64_t>(kBlock, item.key_end - begin), kBlock);
     };
     if (item.key_begin < item.key_end) set(block, item.key_begin);
     for (int64_t begin = item.key_begin; begin < item.key_end; begin += kBlock) {

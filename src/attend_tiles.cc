@@ -194,7 +194,7 @@ void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, co
     make_panels(plan, problem, item, scratch, &s);
     for (int64_t begin = item.key_begin; begin < item.key_end; begin += plan.tile_keys) {
         const int64_t count = std::min<int64_t>(plan.tile_keys, item.key_end - begin);
-        s.addresses->set(problem, item, begin, count, 0);
+        s.addresses->set(problem.cache, item.b, item.kv_head, begin, count, 0);
         pack_tile(plan, *s.addresses, s);
         for (int64_t i = 0; i < s.num_panels; ++i) attend_panel(plan, problem, item, s.panels[i], begin, count, s);
     }

@@ -1,18 +1,20 @@
-// Rows that an operator copies before attention: converted, with a bias added, dequantised. What turns an
-// operator's own arrangement of tensors (past and new keys apart, biases, presents) into that of the common path.
+// Rows that an operator copies before attention: with a bias added, or set to zero. What turns an operator's
+// own arrangement of tensors (past and new keys apart, biases, presents) into that of the common path.
 #pragma once
-#include "src/problem.h"
+#include "src/tensors.h"
 
 namespace quire {
 
-// to[b, row, head] = from[b, row, head / repeat] (+ bias[head / repeat]) for all rows and heads of each sequence.
+// to[b, begin(b) + row, head] = from[b, row, head] (+ bias[head]) for all heads and the first counts(b) rows
+// of each sequence.
 struct RowCopy {
     int64_t B = 0, rows = 0;
-    int heads = 0, dim = 0, repeat = 1;
-    RowView from, to;
-    quire_type from_type = QUIRE_F32, to_type = QUIRE_F32;
-    const char* bias = nullptr;  // [heads][dim] of bias_type, contiguous; null: none
-    quire_type bias_type = QUIRE_F32;
+    int heads = 0, dim = 0;
+    quire_type type = QUIRE_F32;  // of all three
+    RowView from, to;             // `from` without base: zeros
+    const char* bias = nullptr;   // [heads][dim], contiguous; null: none
+    IndexView begin;              // none: 0
+    IndexView counts;             // none: all rows
 
     int64_t items() const { return B * rows; }
     void run_item(int64_t index) const;

@@ -1,7 +1,9 @@
 #include "src/execute.h"
 
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+#include <unistd.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -14,6 +16,15 @@ namespace {
 
 constexpr unsigned kDefaultMxcsr = 0x1f80;
 
+// oneTBB's threads are not there in a child process after fork, and its locks may be held by one of them: a child
+// of a process that has used oneTBB through this library never does.
+bool may_use_tbb() {
+    static std::atomic<pid_t> user{0};
+    pid_t first = 0;
+    const pid_t self = getpid();
+    return user.compare_exchange_strong(first, self) || first == self;
+}
+
 }  // namespace
 
 FloatEnvironment::FloatEnvironment() : caller_(_mm_getcsr()) { _mm_setcsr(kDefaultMxcsr); }
@@ -22,11 +33,16 @@ FloatEnvironment::~FloatEnvironment() { _mm_setcsr(caller_); }
 // ---- Run ----
 
 void Run::start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
-                const AttentionPlan* attention_plan) {
+                const AttentionPlan* attention_plan, const ReadPlan* read_plan) {
     context_ = std::move(context);
     append_plan_ = append_plan;
     attention_plan_ = attention_plan;
+    read_plan_ = read_plan;
     scratch_floats_ = append_plan ? size_t(std::max(append_plan->spec.D, append_plan->spec.Dv)) / 4 + 32 : 0;
+    if (read_plan) {
+        reader_.build(*read_plan, read);
+        scratch_floats_ = std::max(scratch_floats_, scratch_floats(*read_plan));
+    }
     if (attention_plan) {
         schedule_.build(*attention_plan, attention);
         states_.resize(schedule_.states(), attention_plan->value_stride);
@@ -43,7 +59,8 @@ int64_t Run::phase_items(int phase) const {
             for (const RowCopy& copy : copies) items += copy.items();
             return items;
         }
-        case 2: return attention_plan_ ? schedule_.items() : 0;
+        case 2: return read_plan_ ? reader_.items() : 0;
+        case 3: return attention_plan_ ? schedule_.items() : 0;
         default: return attention_plan_ ? schedule_.merges() : 0;
     }
 }
@@ -58,7 +75,8 @@ void Run::run_item(int phase, int64_t index, int worker) {
     Scratch& scratch = *scratch_[worker];
     if (phase == 0) return append_token(index, scratch);
     if (phase == 1) return copy_row(index);
-    if (phase == 2) return attend_item(schedule_.item(index), scratch);
+    if (phase == 2) return reader_.run_item(index, scratch);
+    if (phase == 3) return attend_item(schedule_.item(index), scratch);
     scratch.reset();
     float* merged = scratch.floats(size_t(attention_plan_->value_stride));
     merge_item(*attention_plan_, attention, schedule_.merge(index), states_, merged);
@@ -91,17 +109,22 @@ void Run::append_token(int64_t token, Scratch& scratch) {
         const int64_t middle = (low + high) / 2;
         (p.queries_at.begin(middle) <= token ? low : high) = middle;
     }
-    const int64_t i = token - p.queries_at.begin(low), row = p.cache.row(low, p.start_pos(low) + i);
+    const int64_t b = low, i = token - p.queries_at.begin(b);
+    const int64_t from = p.row_of(b, i), row = p.cache.row(b, p.start_pos(b) + i);
     scratch.reset();
     int8_t* codes = scratch.array<int8_t>(size_t(std::max(p.spec->D, p.spec->Dv)) + 16);
     for (int h = 0; h < p.spec->Hk; ++h) {
         if (!append_plan_->key) {
-            portable::append_row(p, low, i, h);
+            portable::append_row(p, b, i, h);
             continue;
         }
         const CacheView& cache = p.cache;
-        append_plan_->key({p.new_key.at(token, h), cache.key.at(row, h), cache.key_scale.at(row, h), codes});
-        append_plan_->value({p.new_value.at(token, h), cache.value.at(row, h), cache.value_scale.at(row, h), codes});
+        const auto store = [&](const jit::Kernel<jit::AppendArgs>& kernel, const RowView& tokens, const RowView& rows,
+                               const RowView& scales) {
+            kernel({tokens.at(b, from, h), rows.at(b, row, h), scales.at(b, row, h), codes});
+        };
+        store(append_plan_->key, p.new_key, cache.key, cache.key_scale);
+        store(append_plan_->value, p.new_value, cache.value, cache.value_scale);
     }
 }
 
@@ -136,13 +159,19 @@ struct Executor::Arena {
     tbb::task_arena arena;
 };
 
-Executor::Executor(int num_threads) : num_threads_(num_threads) {}
+// oneTBB has no more workers than processors, and would print a warning if asked for more.
+Executor::Executor(int num_threads) : num_threads_(std::min(num_threads, tbb::info::default_concurrency())) {}
 Executor::~Executor() = default;
 
 void Executor::run(Run& run) {
     int64_t most = 0;
     for (int phase = 0; phase < Run::kPhases; ++phase) most = std::max(most, run.phase_items(phase));
-    if (num_threads_ == 1 || most <= 1) {
+    bool inline_run = num_threads_ == 1 || most <= 1;
+    if (!inline_run && !may_use_tbb()) {
+        run.context().say_once("quire: runs inline: this process was forked from one that used oneTBB");
+        inline_run = true;
+    }
+    if (inline_run) {
         Status status = run_slice(run, 0, 1, nullptr, nullptr);
         (void)status;  // index and count are right
         return;

@@ -9,6 +9,7 @@
 #include "src/attend.h"
 #include "src/copy.h"
 #include "src/plan.h"
+#include "src/read.h"
 #include "src/schedule.h"
 
 namespace quire {
@@ -23,16 +24,18 @@ class Run {
 public:
     // Set by the operator before start(): the problems that the call has.
     AppendProblem append;
+    ReadProblem read;
     AttentionProblem attention;
     std::vector<RowCopy> copies;   // run before attention, beside each other: none may read what another writes
     std::vector<char> workspace;   // tensors of the operator's own, kept from call to call
 
     // Empties what the last call left, keeping memory.
     void clear() { copies.clear(); }
-    // `append_plan` or `attention_plan` may be null. Builds the schedule and all memory.
-    void start(std::shared_ptr<Context> context, const AppendPlan* append_plan, const AttentionPlan* attention_plan);
+    // Plans may be null. Builds the schedule and all memory.
+    void start(std::shared_ptr<Context> context, const AppendPlan* append_plan, const AttentionPlan* attention_plan,
+               const ReadPlan* read_plan = nullptr);
 
-    static constexpr int kPhases = 4;  // append, copies, attend, merge
+    static constexpr int kPhases = 5;  // append, copies, read, attend, merge
     int64_t phase_items(int phase) const;
     // Memory of one worker, then items of a phase; a worker is used by one thread at a time.
     void prepare_worker(int worker);
@@ -53,6 +56,8 @@ private:
     std::shared_ptr<Context> context_;
     const AppendPlan* append_plan_ = nullptr;
     const AttentionPlan* attention_plan_ = nullptr;
+    const ReadPlan* read_plan_ = nullptr;
+    Reader reader_;
     Schedule schedule_;
     States states_;
     size_t scratch_floats_ = 0;

@@ -89,4 +89,21 @@ Status make_append_plan(const AppendSpec& spec, const Target& target, jit::CodeC
         notes);
 }
 
+Status make_read_plan(const ReadSpec& spec, const Target& target, jit::CodeCache& cache, ReadPlan* plan,
+                      std::string* notes) {
+    return select_target(
+        "read", target,
+        [&](const Target& t) -> Status {
+            *plan = ReadPlan();
+            plan->spec = spec;
+            plan->target = &t;
+            if (!t.jit()) return {};
+            const jit::RowKey key{&t, spec.key_format, spec.D, 0}, value{&t, spec.value_format, spec.Dv, 0};
+            plan->scale_stride = std::max(key.scales_stride(), value.scales_stride());
+            QUIRE_TRY(make_read_kernels(cache, key, spec.type, &plan->key));
+            return make_read_kernels(cache, value, spec.type, &plan->value);
+        },
+        notes);
+}
+
 }  // namespace quire

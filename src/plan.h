@@ -42,10 +42,20 @@ struct AppendPlan {
     jit::Kernel<jit::AppendArgs> key, value;
 };
 
+struct ReadPlan {
+    ReadSpec spec{};
+    const Target* target = nullptr;
+    jit::ReadKernels key, value;
+    int scale_stride = 0;  // floats, of the side that needs more
+    int row_stride() const { return key.stride > value.stride ? key.stride : value.stride; }
+};
+
 // `notes` gets a line for every choice and every candidate that declined.
 Status make_attention_plan(const AttentionSpec& spec, const Target& target, jit::CodeCache& cache,
                            AttentionPlan* plan, std::string* notes);
 Status make_append_plan(const AppendSpec& spec, const Target& target, jit::CodeCache& cache, AppendPlan* plan,
                         std::string* notes);
+Status make_read_plan(const ReadSpec& spec, const Target& target, jit::CodeCache& cache, ReadPlan* plan,
+                      std::string* notes);
 
 }  // namespace quire

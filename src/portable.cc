@@ -61,11 +61,26 @@ void attend_row(const AttentionProblem& p, int64_t b, int64_t i, int h) {
 
 void append_row(const AppendProblem& p, int64_t b, int64_t i, int h) {
     const AppendSpec& spec = *p.spec;
-    const int64_t token = p.queries_at.begin(b) + i, row = p.cache.row(b, p.start_pos(b) + i);
-    encode_row(spec.key_format, spec.D, spec.type, p.new_key.at(token, h), p.cache.key.at(row, h),
-               p.cache.key_scale.at(row, h));
-    encode_row(spec.value_format, spec.Dv, spec.type, p.new_value.at(token, h), p.cache.value.at(row, h),
-               p.cache.value_scale.at(row, h));
+    const int64_t token = p.row_of(b, i), row = p.cache.row(b, p.start_pos(b) + i);
+    encode_row(spec.key_format, spec.D, spec.type, p.new_key.at(b, token, h), p.cache.key.at(b, row, h),
+               p.cache.key_scale.at(b, row, h));
+    encode_row(spec.value_format, spec.Dv, spec.type, p.new_value.at(b, token, h), p.cache.value.at(b, row, h),
+               p.cache.value_scale.at(b, row, h));
+}
+
+void read_row(const ReadProblem& p, int64_t b, int64_t t, int h) {
+    const ReadSpec& spec = *p.spec;
+    const int64_t row = p.cache.row(b, t);
+    const auto read = [&](const quire_format& format, int dim, const RowView& from, const RowView& scale,
+                          const RowView& to) {
+        std::vector<float> values(static_cast<size_t>(dim));
+        decode_row(format, dim, from.at(b, row, h), scale.at(b, row, h), values.data());
+        for (int r = 0; r < spec.repeat; ++r)
+            for (int d = 0; d < dim; ++d)
+                store_number(spec.type, to.at(b, p.row_of(b, t), h * spec.repeat + r), d, values[size_t(d)]);
+    };
+    read(spec.key_format, spec.D, p.cache.key, p.cache.key_scale, p.key);
+    read(spec.value_format, spec.Dv, p.cache.value, p.cache.value_scale, p.value);
 }
 
 }  // namespace quire::portable

@@ -2,135 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 
 namespace quire {
 namespace {
-
-// True, and *product = a * b, where that fits.
-bool multiply(int64_t a, int64_t b, int64_t* product) { return !__builtin_mul_overflow(a, b, product); }
-
-std::string shape_text(const quire_tensor& tensor) {
-    std::string text = "[";
-    for (int i = 0; i < tensor.rank; ++i) text += (i ? ", " : "") + std::to_string(tensor.shape[i]);
-    return text + "]";
-}
-
-int64_t bytes_of(quire_type type, int64_t elements) { return elements * type_bits(type) / 8; }
-
-// The furthest element from the first, in bits, must be addressable.
-Status check_extent(const char* name, const quire_tensor& tensor) {
-    int64_t elements = 1, reach = 0;
-    for (int i = 0; i < tensor.rank; ++i) {
-        if (tensor.shape[i] == 0) return {};
-        int64_t step = 0;
-        const bool fits = multiply(elements, tensor.shape[i], &elements) &&
-                          multiply(tensor.shape[i] - 1, tensor.shape[i] > 1 ? tensor.strides[i] : 0, &step) &&
-                          !__builtin_add_overflow(reach, step < 0 ? -step : step, &reach);
-        if (!fits || reach > std::numeric_limits<int64_t>::max() / 64 ||
-            elements > std::numeric_limits<int64_t>::max() / 64)
-            return invalid("%s has shape %s: its size must fit in 63 bits", name, shape_text(tensor).c_str());
-    }
-    if (tensor.data == nullptr) return invalid("%s has null data: must point at %s elements", name, shape_text(tensor).c_str());
-    return {};
-}
-
-// [rows, heads, ...], or [B, rows, heads, ...] with `batched`.
-RowView row_view(const quire_tensor& t, bool batched) {
-    const auto stride = [&](int i) { return t.shape[i] > 1 ? bytes_of(t.type, t.strides[i]) : 0; };
-    const int row = batched ? 1 : 0;
-    return {static_cast<char*>(t.data), stride(row), stride(row + 1), batched ? stride(0) : 0};
-}
-
-// Rows of one head: the last dimension is contiguous, and int4 rows begin at whole bytes.
-Status check_rows(const char* name, const quire_tensor* tensor, quire_type type, const char* letters,
-                  const std::vector<int64_t>& shape, RowView* view) {
-    QUIRE_TRY(check_tensor(name, tensor, type, letters, shape));
-    const int last = tensor->rank - 1;
-    if (tensor->shape[last] > 1 && tensor->strides[last] != 1)
-        return invalid("%s has stride %lld in its last dimension: must be 1", name, (long long)tensor->strides[last]);
-    if (type == QUIRE_INT4)
-        for (int i = 0; i < last; ++i)
-            if (tensor->shape[i] > 1 && tensor->strides[i] % 2 != 0)
-                return invalid("%s has stride %lld in dimension %d: must be even for int4", name,
-                               (long long)tensor->strides[i], i);
-    *view = row_view(*tensor, shape.size() == 4);
-    return {};
-}
-
-struct CacheTensors {
-    const quire_tensor *key, *value, *key_scale, *value_scale;
-};
-
-// Leading dimensions of keys and values: {slots}, or {B, T}.
-using Lead = std::vector<int64_t>;
-
-std::vector<int64_t> with(const Lead& lead, int64_t heads, int64_t last) {
-    std::vector<int64_t> shape = lead;
-    shape.push_back(heads);
-    shape.push_back(last);
-    return shape;
-}
-
-Status check_scales(const char* name, const quire_tensor* tensor, const quire_format& format, const Lead& lead, int Hk,
-                    int dim, RowView* view) {
-    if (!is_quantised(format)) {
-        if (tensor != nullptr)
-            return invalid("%s is given: must be NULL where the format is %s", name, type_name(format.type));
-        return {};
-    }
-    return check_rows(name, tensor, format.scale_type,
-                      lead.size() == 2 ? "[B, T, Hk, D / quant_group]" : "[slots, Hk, D / quant_group]",
-                      with(lead, Hk, dim / format.quant_group), view);
-}
-
-// `lead` is {kAny} or {B, kAny}; filled in from the keys.
-Status check_cache(const CacheTensors& t, const quire_format& key_format, const quire_format& value_format, int Hk,
-                   int D, int Dv, Lead* lead, CacheView* cache) {
-    const bool batched = lead->size() == 2;
-    QUIRE_TRY(check_rows("key", t.key, key_format.type, batched ? "[B, T, Hk, D]" : "[slots, Hk, D]",
-                         with(*lead, Hk, D), &cache->key));
-    lead->back() = t.key->shape[lead->size() - 1];
-    QUIRE_TRY(check_rows("value", t.value, value_format.type, batched ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]",
-                         with(*lead, Hk, Dv), &cache->value));
-    QUIRE_TRY(check_scales("key_scale", t.key_scale, key_format, *lead, Hk, D, &cache->key_scale));
-    return check_scales("value_scale", t.value_scale, value_format, *lead, Hk, Dv, &cache->value_scale);
-}
-
-Status check_row_range(const char* name, int64_t begin, int64_t count, int64_t slots) {
-    if (begin < 0 || begin > slots - count)
-        return invalid("%s is %lld: rows %lld to %lld must lie in the cache's %lld slots", name, (long long)begin,
-                       (long long)begin, (long long)(begin + count - 1), (long long)slots);
-    return {};
-}
-
-// Every start that positions 0 .. keys - 1 of sequence b read is in the cache.
-Status check_positions(const CacheView& cache, int64_t max_pages, int64_t b, int64_t keys, int64_t slots) {
-    if (keys == 0) return {};
-    if (cache.page_size == 0)
-        return check_row_range(("cachestarts[" + std::to_string(b) + "]").c_str(), cache.starts(b), keys, slots);
-    const int64_t pages = (keys - 1) / cache.page_size + 1;
-    if (pages > max_pages)
-        return invalid("cachestarts has %lld pages a sequence: sequence %lld needs %lld for %lld positions",
-                       (long long)max_pages, (long long)b, (long long)pages, (long long)keys);
-    for (int64_t p = 0; p < pages; ++p) {
-        const int64_t start = cache.starts(b, p), used = std::min(cache.page_size, keys - p * cache.page_size);
-        if (start < 0 || start > slots - used)  // the name is only spelled out when it is needed
-            return check_row_range(("cachestarts[" + std::to_string(b) + ", " + std::to_string(p) + "]").c_str(),
-                                   start, used, slots);
-    }
-    return {};
-}
-
-Status check_cachestarts(const quire_tensor* tensor, int64_t B, int64_t page_size, int64_t* max_pages,
-                         CacheView* cache) {
-    cache->page_size = page_size;
-    if (page_size == 0) return check_index("cachestarts", tensor, "[B]", {B}, &cache->starts);
-    QUIRE_TRY(check_index("cachestarts", tensor, "[B, MaxP]", {B, kAny}, &cache->starts));
-    *max_pages = tensor->shape[1];
-    return {};
-}
 
 Status check_mask_shape(const quire_tensor& t, const AttentionProblem& p) {
     const int64_t H = p.spec->H, columns = p.keys_at.begin(p.B);
@@ -172,7 +47,8 @@ Status check_mask(const quire_tensor* tensor, AttentionProblem* p) {
     if (tensor == nullptr) return {};
     const quire_tensor& t = *tensor;
     if (t.type != QUIRE_F32 && t.type != QUIRE_F16 && t.type != QUIRE_BF16 && t.type != QUIRE_BOOL)
-        return invalid("attn_mask has type %s: must be f32, f16, bf16 or bool", type_name(t.type));
+        return invalid("attn_mask has type %s: must be f32, f16, bf16 or bool", type_text(t.type).c_str());
+    if (t.rank < 2 || t.rank > 4) return invalid("attn_mask has rank %d: must be 2, 3 or 4", t.rank);
     ScoreTerm term = tensor_term(t.type == QUIRE_BOOL ? ScoreTerm::hide_where_zero : ScoreTerm::add, t);
     if (t.rank == 4) {
         QUIRE_TRY(check_batch_mask_shape(t, *p));
@@ -187,27 +63,16 @@ Status check_mask(const quire_tensor* tensor, AttentionProblem* p) {
 Status check_tree_mask(const quire_tensor* tensor, AttentionProblem* p) {
     if (tensor == nullptr) return {};
     QUIRE_TRY(check_tensor("tree_mask", tensor, QUIRE_INT64, "[n, words]", {p->n, kAny}));
-    for (int64_t b = 0; b < p->B; ++b)
-        if (tensor->shape[1] * 64 < p->queries(b))
+    for (int64_t b = 0; b < p->B; ++b) {
+        const int64_t words = p->queries(b) / 64 + (p->queries(b) % 64 != 0);
+        if (tensor->shape[1] < words)
             return invalid("tree_mask has %lld words a token: sequence %lld has %lld new keys and needs %lld",
-                           (long long)tensor->shape[1], (long long)b, (long long)p->queries(b),
-                           (long long)((p->queries(b) + 63) / 64));
+                           (long long)tensor->shape[1], (long long)b, (long long)p->queries(b), (long long)words);
+    }
     ScoreTerm term = tensor_term(ScoreTerm::tree, *tensor);
     term.packed = true;
     if (p->n > 0 && tensor->data != nullptr) p->add_term(term);
     return {};
-}
-
-// seqstarts, or one sequence of all n tokens.
-Status check_sequences(const quire_tensor* tensor, int64_t n, IndexView* view, int64_t* B) {
-    if (tensor == nullptr) {
-        *B = 1;
-        return {};
-    }
-    QUIRE_TRY(check_tensor("seqstarts", tensor, QUIRE_INT64, "[B + 1]", {kAny}));
-    *B = tensor->shape[0] - 1;
-    if (*B < 0) return invalid("seqstarts has shape [0]: must be [B + 1]");
-    return check_starts("seqstarts", tensor, *B, n, view);
 }
 
 // Query tokens: packed rows with seqstarts, or [B, S, H, D].
@@ -230,36 +95,31 @@ Status check_queries(const quire_attention_args& args, AttentionProblem* p) {
 // Keys: [B, T, Hk, D], dense rows, or a cache.
 Status check_keys(const quire_attention_args& args, AttentionProblem* p) {
     const AttentionSpec& spec = *p->spec;
-    const CacheTensors tensors{args.key, args.value, args.key_scale, args.value_scale};
-    const bool batched = args.key != nullptr && args.key->rank == 4;
-    Lead lead = batched ? Lead{p->B, kAny} : Lead{kAny};
-    QUIRE_TRY(check_cache(tensors, spec.key_format, spec.value_format, spec.Hk, spec.D, spec.Dv, &lead, &p->cache));
-    if (batched) {
+    CacheView& cache = p->cache;
+    QUIRE_TRY(check_cache({args.key, args.value, args.key_scale, args.value_scale, args.cachestarts}, spec, p->B,
+                          &cache));
+    if (cache.batched) {
         if (args.kvstarts != nullptr) return invalid("kvstarts is given: must be NULL with a key [B, T, Hk, D]");
-        if (args.cachestarts != nullptr) return invalid("cachestarts is given: must be NULL with a key [B, T, Hk, D]");
-        if (spec.page_size != 0) return invalid("key has rank 4: must be [slots, Hk, D] with a page_size");
-        p->keys_at.uniform = lead[1];
+        p->keys_at.uniform = cache.slots;
         return {};
     }
-    const int64_t slots = lead[0];
     if (args.kvstarts == nullptr) {
         if (p->B != 1) return invalid("kvstarts is NULL: must be given for %lld sequences", (long long)p->B);
         if (args.cachestarts != nullptr) return invalid("kvstarts is NULL: must be given with cachestarts");
-        p->keys_at.uniform = slots;
+        p->keys_at.uniform = cache.slots;
     } else {
         QUIRE_TRY(check_starts("kvstarts", args.kvstarts, p->B, kAny, &p->keys_at.given));
     }
     if (args.cachestarts == nullptr) {
         if (spec.page_size != 0) return invalid("cachestarts is NULL: must be given with a page_size");
-        if (p->keys_at.begin(p->B) > slots)
+        if (p->keys_at.begin(p->B) > cache.slots)
             return invalid("kvstarts[%lld] is %lld: must be at most the rows of key, %lld", (long long)p->B,
-                           (long long)p->keys_at.begin(p->B), (long long)slots);
-        p->cache.starts = p->keys_at.given;
+                           (long long)p->keys_at.begin(p->B), (long long)cache.slots);
+        cache.starts = p->keys_at.given;
         return {};
     }
-    int64_t max_pages = 0;
-    QUIRE_TRY(check_cachestarts(args.cachestarts, p->B, spec.page_size, &max_pages, &p->cache));
-    for (int64_t b = 0; b < p->B; ++b) QUIRE_TRY(check_positions(p->cache, max_pages, b, p->keys(b), slots));
+    QUIRE_TRY(check_cachestarts(args.cachestarts, p->B, spec.page_size, &cache));
+    for (int64_t b = 0; b < p->B; ++b) QUIRE_TRY(check_positions(cache, b, p->keys(b)));
     return {};
 }
 
@@ -286,13 +146,16 @@ Status check_outputs(const quire_attention_args& args, AttentionProblem* p) {
     const int64_t S = p->queries_at.uniform;
     if (p->batched) {
         QUIRE_TRY(check_rows("output", args.output, spec.type, "[B, S, H, Dv]", {p->B, S, spec.H, spec.Dv}, &p->output));
+        QUIRE_TRY(check_written("output", *args.output));
         if (args.lse == nullptr) return {};
         QUIRE_TRY(check_tensor("lse", args.lse, QUIRE_F32, "[B, S, H]", {p->B, S, spec.H}));
     } else {
         QUIRE_TRY(check_rows("output", args.output, spec.type, "[n, H, Dv]", {p->n, spec.H, spec.Dv}, &p->output));
+        QUIRE_TRY(check_written("output", *args.output));
         if (args.lse == nullptr) return {};
         QUIRE_TRY(check_tensor("lse", args.lse, QUIRE_F32, "[n, H]", {p->n, spec.H}));
     }
+    QUIRE_TRY(check_written("lse", *args.lse));
     p->lse = row_view(*args.lse, p->batched);
     return {};
 }
@@ -301,59 +164,16 @@ Status check_outputs(const quire_attention_args& args, AttentionProblem* p) {
 
 // ---- public pieces ----
 
-Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
-    if (value < low || value > high)
-        return invalid("%s is %lld: must be %lld to %lld", name, (long long)value, (long long)low, (long long)high);
-    return {};
-}
-
-Status check_tensor(const char* name, const quire_tensor* tensor, quire_type type, const char* letters,
-                    const std::vector<int64_t>& shape) {
-    if (tensor == nullptr) return invalid("%s is NULL: must be a tensor %s", name, letters);
-    if (tensor->type != type)
-        return invalid("%s has type %s: must be %s", name, type_name(tensor->type), type_name(type));
-    if (tensor->rank != int(shape.size()))
-        return invalid("%s has rank %d: must be %d, %s", name, tensor->rank, int(shape.size()), letters);
-    for (int i = 0; i < tensor->rank; ++i) {
-        const int64_t wanted = shape[size_t(i)], got = tensor->shape[i];
-        if (got < 0) return invalid("%s has length %lld in dimension %d: must be >= 0", name, (long long)got, i);
-        if (wanted != kAny && got != wanted)
-            return invalid("%s has shape %s: dimension %d of %s must be %lld", name, shape_text(*tensor).c_str(), i,
-                           letters, (long long)wanted);
-    }
-    return check_extent(name, *tensor);
-}
-
-Status check_index(const char* name, const quire_tensor* tensor, const char* letters,
-                   const std::vector<int64_t>& shape, IndexView* view) {
-    QUIRE_TRY(check_tensor(name, tensor, QUIRE_INT64, letters, shape));
-    *view = {static_cast<const int64_t*>(tensor->data), tensor->rank > 0 ? tensor->strides[0] : 0,
-             tensor->rank > 1 ? tensor->strides[1] : 0};
-    return {};
-}
-
-Status check_starts(const char* name, const quire_tensor* tensor, int64_t B, int64_t total, IndexView* view) {
-    QUIRE_TRY(check_index(name, tensor, "[B + 1]", {B + 1}, view));
-    const IndexView& starts = *view;
-    if (starts(0) != 0) return invalid("%s[0] is %lld: must be 0", name, (long long)starts(0));
-    for (int64_t b = 0; b < B; ++b)
-        if (starts(b + 1) < starts(b))
-            return invalid("%s[%lld] is %lld: must be >= %s[%lld], which is %lld", name, (long long)(b + 1),
-                           (long long)starts(b + 1), name, (long long)b, (long long)starts(b));
-    if (total != kAny && starts(B) != total)
-        return invalid("%s[%lld] is %lld: must be n, %lld", name, (long long)B, (long long)starts(B), (long long)total);
-    return {};
-}
-
 Status check_format(const char* name, const quire_format& format, int dim) {
     const FormatInfo* info = format_info(format.type);
     if (info == nullptr)
-        return invalid("%s.type is %s: must be f32, f16, bf16, int8 or int4", name, type_name(format.type));
+        return invalid("%s.type is %s: must be f32, f16, bf16, int8 or int4", name,
+                       type_text(format.type).c_str());
     if (info->max_code == 0) return {};
     if (format.quant_group < 1 || dim % format.quant_group != 0)
         return invalid("%s.quant_group is %d: must divide the head size, %d", name, format.quant_group, dim);
     if (format.scale_type != QUIRE_F32 && format.scale_type != QUIRE_F16)
-        return invalid("%s.scale_type is %s: must be f32 or f16", name, type_name(format.scale_type));
+        return invalid("%s.scale_type is %s: must be f32 or f16", name, type_text(format.scale_type).c_str());
     if (format.type == QUIRE_INT4 && dim % 2 != 0)
         return invalid("%s.type is int4: needs an even head size, got %d", name, dim);
     return {};
@@ -363,7 +183,7 @@ namespace {
 
 Status check_activation_type(const char* name, quire_type type) {
     if (type == QUIRE_F32 || type == QUIRE_F16 || type == QUIRE_BF16) return {};
-    return invalid("%s is %s: must be f32, f16 or bf16", name, type_name(type));
+    return invalid("%s is %s: must be f32, f16 or bf16", name, type_text(type).c_str());
 }
 
 // Fields that do not count are zero, so that equal formats compare equal.
@@ -538,36 +358,6 @@ Status make_attention_problem(const AttentionSpec& spec, const quire_attention_a
     QUIRE_TRY(check_range("decoding_batches", args.decoding_batches, 0, p.B));
     p.decoding_batches = args.decoding_batches;
     return check_outputs(args, &p);
-}
-
-Status make_append_problem(const AppendSpec& spec, const quire_append_args& args, AppendProblem* problem) {
-    *problem = AppendProblem();
-    AppendProblem& p = *problem;
-    p.spec = &spec;
-    QUIRE_TRY(check_rows("new_key", args.new_key, spec.type, "[n, Hk, D]", {kAny, spec.Hk, spec.D}, &p.new_key));
-    p.n = args.new_key->shape[0];
-    QUIRE_TRY(check_rows("new_value", args.new_value, spec.type, "[n, Hk, Dv]", {p.n, spec.Hk, spec.Dv}, &p.new_value));
-    Lead lead{kAny};
-    int64_t max_pages = 0;
-    const CacheTensors tensors{args.key, args.value, args.key_scale, args.value_scale};
-    QUIRE_TRY(check_cache(tensors, spec.key_format, spec.value_format, spec.Hk, spec.D, spec.Dv, &lead, &p.cache));
-    p.queries_at.uniform = p.n;
-    QUIRE_TRY(check_sequences(args.seqstarts, p.n, &p.queries_at.given, &p.B));
-    const int64_t slots = lead[0];
-    if (p.B == 1 && args.start_pos != nullptr && args.start_pos->rank == 0)
-        QUIRE_TRY(check_index("start_pos", args.start_pos, "[]", {}, &p.start_pos));
-    else
-        QUIRE_TRY(check_index("start_pos", args.start_pos, "[B]", {p.B}, &p.start_pos));
-    QUIRE_TRY(check_cachestarts(args.cachestarts, p.B, spec.page_size, &max_pages, &p.cache));
-    for (int64_t b = 0; b < p.B; ++b) {
-        const int64_t start = p.start_pos(b), count = p.queries_at.length(b);
-        if (start < 0) return invalid("start_pos[%lld] is %lld: must be >= 0", (long long)b, (long long)start);
-        int64_t keys;
-        if (__builtin_add_overflow(start, count, &keys))
-            return invalid("start_pos[%lld] is %lld: is too large", (long long)b, (long long)start);
-        QUIRE_TRY(check_positions(p.cache, max_pages, b, count == 0 ? 0 : keys, slots));
-    }
-    return {};
 }
 
 }  // namespace quire

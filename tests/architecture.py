@@ -21,8 +21,8 @@ ORDER = """
     jit/args jit/code_memory jit/code_cache jit/row_layout jit/emitter jit/math jit/row_loader* jit/kernel_key \
         jit/qk jit/softmax jit/pv jit/append jit/pack jit/tile_products jit/merge jit/decode jit/prefill \
         jit/dump jit/kernels
-    src/tensors src/cache_view src/problem src/portable src/select src/plan src/schedule src/combine \
-        src/transpose src/attend* src/copy src/execute
+    src/tensors src/cache_view src/problem* src/portable src/select src/plan src/schedule src/combine \
+        src/transpose src/attend* src/copy src/read src/execute
     src/context
     src/ops/*
     src/api
@@ -128,6 +128,8 @@ def check_machine_paths(path, text):
 
 
 def check_length(path, text):
+    if path.startswith("include/"):  # the header is also the manual
+        return
     lines = text.count("\n")
     if lines > LINES_ALLOWED:
         yield f"{path}: {lines} lines; more than {LINES_ALLOWED} are not allowed"
@@ -164,7 +166,7 @@ def check_repository():
         problems += check_file(path, text)
         if path.endswith(CODE):
             code += path.startswith(("include/", "src/", "jit/"))
-            if text.count("\n") > LINES_REPORTED:
+            if text.count("\n") > LINES_REPORTED and not path.startswith("include/"):
                 long_files.append(f"{path} ({text.count(chr(10))} lines)")
     if code < 2:
         problems.append("found no sources to check: run it inside the repository")

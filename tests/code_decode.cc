@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "jit/emitter.h"
 #include "jit/kernels.h"
 #include "jit/merge.h"
 #include "jit/pack.h"

@@ -67,10 +67,9 @@ class AnswerPanels(AnswerView):
         self._refresh()
 
     def left(self, sequence: Sequence) -> None:
-        self._live.console.print(
-            self._panel(self.answers.pop(sequence.index), f"{len(sequence.produced)} tokens")
-        )
+        answer = self.answers.pop(sequence.index)
         self._refresh()
+        self._live.console.print(self._panel(answer, f"{len(sequence.produced)} tokens"))
 
     def _refresh(self) -> None:
         self._live.update(Group(*(self._panel(answer) for answer in self.answers.values())))

@@ -86,9 +86,9 @@ def answer_prompts(console, model, tokenizer, prompts, requests, make_cache, opt
         sep="\n",
     )
     view = answer_view(console, tokenizer, prompts)
-    engine = Engine(model, cache, max_running=options.batch, listener=view)
+    engine = Engine(model, cache, requests, max_running=options.batch, listener=view)
     with view.showing():
-        sequences = engine.run(requests)
+        sequences = engine.run()
 
     seconds = sum(step.seconds for step in engine.steps)
     attention_share = sum(step.attention_seconds for step in engine.steps) / seconds
@@ -111,9 +111,10 @@ def show_comparison(console, model, tokenizer, make_cache, options) -> None:
     console.print()
     console.print(make_table(scores, f"{title[0].upper()}{title[1:]}"))
     console.print(
-        f"Perplexity over {scores[0].text.predicted:,} tokens of text.txt; "
-        f"speed while {len(scores[0].decoding.continuations)} sequences decode. "
-        f"Measured in {time.perf_counter() - began:.0f} s."
+        f"Perplexity and logits: {scores[0].text.predicted:,} tokens of text.txt. Speed: decoding "
+        f"{len(scores[0].decoding.continuations)} sequences at once.\nLast column: whether their greedy "
+        f"continuations are the same as with f32; if not, how many tokens of each are, before the first that "
+        f"differs.\nMeasured in {time.perf_counter() - began:.0f} s."
     )
     save_picture(scores, f"SmolLM2-135M-Instruct: {title}", PICTURE)
     console.print(f"Picture: {_from_here(PICTURE)}", soft_wrap=True)

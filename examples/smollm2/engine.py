@@ -62,8 +62,6 @@ class Listener:
 
     def left(self, sequence: Sequence) -> None: ...
 
-    def stepped(self, step: Step) -> None: ...
-
 
 @dataclass(frozen=True)
 class Step:
@@ -77,46 +75,66 @@ class Step:
 
 
 class Engine:
-    """Runs requests in one paged cache, at most max_running at a time."""
+    """Answers requests out of one paged cache, at most max_running at a time."""
 
     def __init__(
-        self, model: Llama, cache: PagedCache, *, max_running: int, listener: Listener | None = None
+        self,
+        model: Llama,
+        cache: PagedCache,
+        requests: Iterable[Request],
+        *,
+        max_running: int,
+        listener: Listener | None = None,
     ):
         self._model = CachedModel(model, cache)
         self._cache = cache
         self._max_running = max_running
         self._listener = listener or Listener()
+        self._waiting = deque(enumerate(requests))
+        self._running: list[Sequence] = []
+        self._finished: list[Sequence] = []
         self.steps: list[Step] = []
 
-    def run(self, requests: Iterable[Request]) -> list[Sequence]:
+    def run(self) -> list[Sequence]:
         """Answers all requests; the sequences come back in the order of the requests."""
-        waiting = deque(enumerate(requests))
-        running: list[Sequence] = []
-        finished: list[Sequence] = []
-        while waiting or running:
-            self._admit(waiting, running)
-            self._step(running)
-            for sequence in [s for s in running if s.is_finished]:
-                running.remove(sequence)
-                self._cache.leave(sequence.cached)
-                finished.append(sequence)
-                self._listener.left(sequence)
-        return sorted(finished, key=lambda s: s.index)
+        while self.is_busy:
+            self.step()
+        return self.finished
 
-    def _admit(self, waiting: deque[tuple[int, Request]], running: list[Sequence]) -> None:
-        while waiting and len(running) < self._max_running and self._cache.can_join(waiting[0][1].max_length):
-            index, request = waiting.popleft()
-            running.append(Sequence(index, request, self._cache.join(request.max_length)))
-            self._listener.joined(running[-1])
-        if not running:
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._waiting or self._running)
+
+    @property
+    def finished(self) -> list[Sequence]:
+        return sorted(self._finished, key=lambda s: s.index)
+
+    def step(self) -> None:
+        """Lets sequences join, takes all that run one step further, and lets the finished ones leave."""
+        self._admit()
+        self._forward()
+        for sequence in [s for s in self._running if s.is_finished]:
+            self._running.remove(sequence)
+            self._cache.leave(sequence.cached)
+            self._finished.append(sequence)
+            self._listener.left(sequence)
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._running) < self._max_running:
+            index, request = self._waiting[0]
+            if not self._cache.can_join(request.max_length):
+                break
+            self._waiting.popleft()
+            self._running.append(Sequence(index, request, self._cache.join(request.max_length)))
+            self._listener.joined(self._running[-1])
+        if not self._running:
             raise RuntimeError("the cache is too small for the next request alone")
 
-    def _step(self, running: list[Sequence]) -> None:
+    def _forward(self) -> None:
         """One pass: the newest token of each decoding sequence, the next part of each other one's prompt."""
         began, attention_before = time.perf_counter(), self._model.attention_seconds
-        batch = sorted(
-            running, key=lambda s: not s.is_decoding
-        )  # the operator wants the decoding ones in front
+        # The operator wants the decoding sequences in front.
+        batch = sorted(self._running, key=lambda s: not s.is_decoding)
         num_decoding = sum(s.is_decoding for s in batch)
         chunks = [s.pending()[:PREFILL_TOKENS] for s in batch]
         logits = self._model.extend([s.cached for s in batch], chunks, num_decoding=num_decoding)
@@ -129,7 +147,6 @@ class Engine:
             attention_seconds=self._model.attention_seconds - attention_before,
         )
         self.steps.append(step)
-        self._listener.stepped(step)
         for sequence, token in zip(batch, newest.tolist(), strict=True):
             if not sequence.pending():
                 sequence.produced.append(token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 
 from .cache_format import FORMATS
 from .cached_model import CachedModel
-from .engine import Engine, Listener, Request, Step
+from .engine import Engine, Request
 from .model import Llama
 from .paged_cache import PagedCache
 from .progress_view import ProgressView, Stage
@@ -53,7 +54,7 @@ class FormatScore:
     decoding: DecodingScore
 
 
-# (format name, tokens that it has to hold in each of its sequences) -> an empty cache
+# (format name, lengths of the sequences it must hold at once, in tokens) -> an empty cache
 MakeCache = Callable[[str, list[int]], PagedCache]
 
 
@@ -62,20 +63,20 @@ def compare_formats(
 ) -> list[FormatScore]:
     """Measures every format; no sequence is longer than context (tokens)."""
     text = tokenizer.encode(read_text())[:context]
-    with progress.stage(
-        f"perplexity over {len(text)} tokens, {len(FORMATS)} formats", len(text) * len(FORMATS)
-    ) as stage:
+    title = f"perplexity over {len(text)} tokens, {len(FORMATS)} formats"
+    with progress.stage(title, len(text) * len(FORMATS)) as stage:
         texts = score_text(model, {name: make_cache(name, [len(text)]) for name in FORMATS}, text, stage)
 
     requests = decoding_requests(tokenizer.encode_chat(CONTINUED_PROMPT), text, context)
-    total = sum(request.max_length for request in requests)
-    scores = []
-    for name in FORMATS:
-        cache = make_cache(name, [request.max_length for request in requests])
-        with progress.stage(f"decoding {len(requests)} sequences, {name}", total) as stage:
-            decoding = score_decoding(model, cache, requests, stage)
-        scores.append(FormatScore(name, cache.bytes_per_token, texts[name], decoding))
-    return scores
+    lengths = [request.max_length for request in requests]
+    caches = {name: make_cache(name, lengths) for name in FORMATS}
+    title = f"decoding {len(requests)} sequences, {len(FORMATS)} formats"
+    with progress.stage(title, sum(lengths) * len(FORMATS)) as stage:
+        decodings = score_decoding(model, caches, requests, stage)
+    return [
+        FormatScore(name, cache.bytes_per_token, texts[name], decodings[name])
+        for name, cache in caches.items()
+    ]
 
 
 def read_text() -> str:
@@ -125,22 +126,29 @@ def decoding_requests(prompt: list[int], text: list[int], context: int) -> list[
     return [Request(tokens, CONTINUATION_TOKENS) for tokens in [prompt, *beginnings]]
 
 
-def score_decoding(model: Llama, cache: PagedCache, requests: list[Request], stage: Stage) -> DecodingScore:
-    """Speed of the steps in which all sequences decode and none is prefilled."""
-    engine = Engine(model, cache, max_running=len(requests), listener=_Advance(stage))
-    sequences = engine.run(requests)
-    steps = [step for step in engine.steps if step.decoded == len(requests)]
-    seconds = sum(step.seconds for step in steps)
+def score_decoding(
+    model: Llama, caches: dict[str, PagedCache], requests: list[Request], stage: Stage
+) -> dict[str, DecodingScore]:
+    """Speed of each cache while all sequences decode, and how they continue.
+
+    The formats take turns step by step, so that what else the machine does meets all of them alike.
+    """
+    count = len(requests)
+    engines = {name: Engine(model, cache, requests, max_running=count) for name, cache in caches.items()}
+    while any(engine.is_busy for engine in engines.values()):
+        for engine in engines.values():
+            engine.step()
+            stage.advance(engine.steps[-1].decoded + engine.steps[-1].prefilled)
+    return {name: _decoding_score(engine, count) for name, engine in engines.items()}
+
+
+def _decoding_score(engine: Engine, sequences: int) -> DecodingScore:
+    steps = [step for step in engine.steps if step.decoded == sequences]
+    # Medians: on a busy machine a few steps take many times as long.
+    seconds = statistics.median(step.seconds for step in steps)
+    attention_seconds = statistics.median(step.attention_seconds for step in steps)
     return DecodingScore(
-        tokens_per_second=len(requests) * len(steps) / seconds,
-        attention_share=sum(step.attention_seconds for step in steps) / seconds,
-        continuations=[sequence.produced for sequence in sequences],
+        tokens_per_second=sequences / seconds,
+        attention_share=attention_seconds / seconds,
+        continuations=[sequence.produced for sequence in engine.finished],
     )
-
-
-class _Advance(Listener):
-    def __init__(self, stage: Stage):
-        self._stage = stage
-
-    def stepped(self, step: Step) -> None:
-        self._stage.advance(step.decoded + step.prefilled)

@@ -23,23 +23,24 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = OneLineParser(
         prog="smollm2",
         description="SmolLM2-135M-Instruct answers several prompts at once out of one paged key/value cache.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
 
     def integer_option(name: str, low: int, high: int, default: int, text: str) -> None:
-        parser.add_argument(name, type=_integer(low, high), default=default, metavar="N", help=text)
+        parser.add_argument(
+            name, type=_integer(low, high), default=default, metavar="N", help=f"{text} ({default})"
+        )
 
     text = "answer this instead of the built-in prompts; can be repeated"
     parser.add_argument("--prompt", action="append", type=_prompt, metavar="TEXT", help=text)
-    text = "format of the keys and values while answering"
+    text = "format of the keys and values while answering (%(default)s)"
     parser.add_argument("--cache", choices=CACHE_NAMES, default="int8", help=text)
-    text = f"values that share a scale (int8, int4), a divisor of {HEAD_DIM}"
+    text = f"values that share a scale (int8, int4), a divisor of {HEAD_DIM} (%(default)s)"
     parser.add_argument("--quant-group", type=_quant_group, default=32, metavar="N", help=text)
     integer_option("--page-size", 1, MODEL_CONTEXT, 64, "tokens in a page")
     integer_option("--max-tokens", 1, MODEL_CONTEXT, 128, "longest answer, in tokens")
     integer_option("--context", MIN_CONTEXT, MODEL_CONTEXT, 4096, "longest prompt with its answer, in tokens")
     integer_option("--batch", 1, 64, 3, "sequences that run at once")
-    text = "compare all cache formats; without either: unless --prompt is given"
+    text = "compare all cache formats, or do not (compare, unless --prompt is given)"
     parser.add_argument(
         "--table", action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text
     )

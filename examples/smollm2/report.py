@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")  # no display is needed
 
 import matplotlib.pyplot as plt  # noqa: E402
+from rich import box  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from .measure import CONTINUATION_TOKENS, FormatScore  # noqa: E402
@@ -16,46 +17,43 @@ from .measure import CONTINUATION_TOKENS, FormatScore  # noqa: E402
 DOT_COLOURS = ("#4c566a", "#2f7ebc", "#2a9d5c", "#d9822b")
 
 
-def first_difference(tokens: list[int], reference: list[int]) -> int | None:
-    """Index of the first token that differs, or None."""
-    pairs = zip(tokens, reference, strict=True)
-    return next((index for index, (token, expected) in enumerate(pairs) if token != expected), None)
+def same_tokens(tokens: list[int], expected: list[int]) -> int:
+    """How many tokens are as expected before the first that is not."""
+    pairs = enumerate(zip(tokens, expected, strict=True))
+    return next((index for index, (token, other) in pairs if token != other), len(tokens))
 
 
 def make_table(scores: list[FormatScore], title: str) -> Table:
     """One row a format; the first is what the others are compared to."""
     reference = scores[0]
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("cache")
-    for heading in ("bytes/token", "tokens/s", "in attention", "perplexity", "largest logit\ndifference"):
-        table.add_column(heading, justify="right")
-    table.add_column(f"same {CONTINUATION_TOKENS} tokens\n(greedy) as {scores[0].name}")
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.pad_edge, table.collapse_padding = False, True  # fits into 80 columns
+    table.add_column("cache", no_wrap=True)
+    numbers = ("bytes/\ntoken", "tokens/s", "time in\nattention", "perplexity", "", "largest\nlogit\ndiff.")
+    for heading in (*numbers, f"{CONTINUATION_TOKENS} tokens\nas {reference.name}"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for score in scores:
         table.add_row(
             score.name,
             f"{score.bytes_per_token:,}",
             f"{score.decoding.tokens_per_second:.1f}",
-            f"{score.decoding.attention_share:.0%}",
-            f"{score.text.perplexity:.3f}{_percent_above(score, reference)}",
-            "-" if score is reference else f"{score.text.logit_difference:.3f}",
-            "-" if score is reference else _continuation(score, reference),
+            f"{score.decoding.attention_share:.1%}",
+            f"{score.text.perplexity:.3f}",
+            *(() if score is reference else _differences(score, reference)),
         )
     return table
 
 
-def _percent_above(score: FormatScore, reference: FormatScore) -> str:
+def _differences(score: FormatScore, reference: FormatScore) -> tuple[str, str, str]:
     change = score.text.perplexity / reference.text.perplexity - 1
-    return "" if score is reference else f" ({change:+.2%})"
-
-
-def _continuation(score: FormatScore, reference: FormatScore) -> str:
-    pairs = zip(score.decoding.continuations, reference.decoding.continuations, strict=True)
-    differences = [first_difference(tokens, expected) for tokens, expected in pairs]
-    positions = sorted(index + 1 for index in differences if index is not None)
-    if not positions:
-        return f"all {len(differences)}"
-    same = len(differences) - len(positions)
-    return f"{same} of {len(differences)}; others up to token {', '.join(map(str, positions))}"
+    continuations = zip(score.decoding.continuations, reference.decoding.continuations, strict=True)
+    same = [same_tokens(tokens, expected) for tokens, expected in continuations]
+    everywhere = all(count == len(tokens) for count, tokens in zip(same, reference.decoding.continuations))
+    return (
+        f"{change:+.2%}",
+        f"{score.text.logit_difference:.3f}",
+        "yes" if everywhere else " ".join(map(str, same)),
+    )
 
 
 def save_picture(scores: list[FormatScore], title: str, path: Path) -> None:
@@ -68,11 +66,10 @@ def save_picture(scores: list[FormatScore], title: str, path: Path) -> None:
     left.axhline(perplexities[0], color="#9aa3b2", linewidth=1, linestyle="--", zorder=1)
     left.set_title("Perplexity (lower is better)", fontsize=11)
     speeds = [score.decoding.tokens_per_second for score in scores]
-    shares = [f"{score.decoding.attention_share:.0%} in attention" for score in scores]
-    _draw(
-        right, scores, speeds, [f"{speed:.0f}\n{share}" for speed, share in zip(speeds, shares, strict=True)]
-    )
-    right.set_ylim(bottom=0)
+    shares = [score.decoding.attention_share for score in scores]
+    notes = [f"{speed:.0f}\n{share:.0%} in attention" for speed, share in zip(speeds, shares, strict=True)]
+    _draw(right, scores, speeds, notes)
+    right.set_ylim(0, 1.4 * max(speeds))
     right.set_title("Decoding, tokens per second (higher is better)", fontsize=11)
     figure.savefig(path)
     plt.close(figure)
@@ -83,7 +80,8 @@ def _draw(axes, scores: list[FormatScore], values: list[float], notes: list[str]
     axes.plot(sizes, values, color="#c3cad6", linewidth=1.5, zorder=2)
     axes.scatter(sizes, values, s=90, color=DOT_COLOURS[: len(scores)], zorder=3)
     for score, size, value, note in zip(scores, sizes, values, notes, strict=True):
-        above = dict(xytext=(0, 9), textcoords="offset points", ha="center", va="bottom", fontsize=9)
+        above = dict(xytext=(0, 8), textcoords="offset points", ha="center", va="bottom", fontsize=9)
+        above["bbox"] = dict(facecolor="white", edgecolor="none", alpha=0.8, pad=1)  # over lines
         axes.annotate(f"{score.name}\n{note}", (size, value), **above)
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])

@@ -99,7 +99,8 @@ typedef struct quire_context_options {
     size_t struct_size;
     const char *target;        /* cap, a name of quire_target_name; NULL: QUIRE_TARGET, else all the machine has */
     int32_t num_threads;       /* of quire's own oneTBB arena; 0: QUIRE_NUM_THREADS, else all processors that
-                                  this process may use; 1: inline, in the caller's thread */
+                                  this process may use; 1: inline, in the caller's thread.
+                                  oneTBB never uses more threads than processors */
     int64_t code_memory_limit; /* bytes of generated code kept by the context; 0: 64 MiB */
     quire_log_fn log;          /* NULL: stderr */
     void *log_user;
@@ -530,6 +531,78 @@ QUIRE_API quire_status quire_pmx_key_value_cache(
     const quire_plan *plan, const quire_pmx_key_value_cache_args *args);
 QUIRE_API quire_status quire_prepare_pmx_key_value_cache(
     const quire_plan *plan, const quire_pmx_key_value_cache_args *args, quire_run **run);
+
+/* ---- DirectML, DML_MULTIHEAD_ATTENTION1_OPERATOR_DESC ----------------------------------------------------- */
+
+/* How mask_tensor says which keys are padding, in DirectML's order. Keys count past and new ones together. */
+typedef enum quire_directml_mask_type {
+    QUIRE_DIRECTML_MASK_NONE = 0,                                /* no mask_tensor */
+    QUIRE_DIRECTML_MASK_KEY_SEQUENCE_LENGTH = 1,                 /* [1, B]: padding from that key on */
+    QUIRE_DIRECTML_MASK_KEY_SEQUENCE_END_START = 2,              /* [2, B]: ends (exclusive), then starts */
+    QUIRE_DIRECTML_MASK_KEY_QUERY_SEQUENCE_LENGTH_START_END = 3, /* [3 * B + 2]: the first B are key lengths; the
+                                                                    rest (of queries) changes nothing */
+    QUIRE_DIRECTML_MASK_BOOLEAN = 4                              /* [B or 1, H or 1, S or 1, T or 1]: 0 is padding */
+} quire_directml_mask_type;
+
+/* Attributes by the document's names, and what its tensor descriptions say. Which tensors there are may differ
+ * from call to call. */
+typedef struct quire_directml_multihead_attention1_desc {
+    size_t struct_size;
+    float scale;                  /* of q . k, finite; usually 1 / sqrt(head_size). No default */
+    float mask_filter_value;      /* added to the scores of padding; -10000 by init */
+    int32_t query_head_count;     /* H */
+    int32_t key_value_head_count; /* Hk, divides H; 0: H */
+    quire_directml_mask_type mask_type;
+    quire_type data_type;         /* F32 or F16: of all tensors but mask_tensor */
+    int32_t head_size;            /* D, 1..1024 */
+    int32_t value_head_size;      /* Dv, 1..1024; 0: D */
+    quire_precision precision;    /* extension */
+} quire_directml_multihead_attention1_desc;
+
+QUIRE_API void quire_directml_multihead_attention1_desc_init(quire_directml_multihead_attention1_desc *desc);
+QUIRE_API quire_status quire_directml_multihead_attention1_plan(
+    quire_context *context, const quire_directml_multihead_attention1_desc *desc, quire_plan **plan);
+
+/* scores = scale * q . k + relative_position_bias; where the mask says padding, mask_filter_value is added to
+ * them (it hides nothing by itself: a row of padding alone gets the softmax of its scores, as far as float32
+ * keeps them beside mask_filter_value; -Inf, here or in relative_position_bias, hides).
+ *
+ * N new keys and `past` ones (where given): T = past + N. Keys and values are the past's, then the new ones; with
+ * a past and no others it is all of them (cross attention). Queries, new keys and new values come each from one
+ * of the tensors that hold them; the stacked tensors need H == Hk where they hold queries, D == Dv where they hold
+ * values. NULL: not given. Tensors with more dimensions, up to 5, have lengths of 1 before those written here;
+ * bias and mask may have fewer where these are 1. The last dimension has stride 1 in all but mask,
+ * relative_position_bias and past_sequence_lengths.
+ *
+ * past_sequence_lengths, where pasts of a batch are padded to a common length: the past of sequence b is its first
+ * past_sequence_lengths[b] positions; the others are never read. Its new keys follow those directly, so that key
+ * t is position t of the sequence, also in mask and relative_position_bias; past_sequence_lengths[b] + N and
+ * later keys are not there. The presents are in the same order, zero from there on: they are the pasts of a next
+ * call, with lengths of N more. */
+typedef struct quire_directml_multihead_attention1_args {
+    size_t struct_size;
+    const quire_tensor *query_tensor;                   /* [B, S, H * D] */
+    const quire_tensor *key_tensor;                     /* [B, N, Hk * D] */
+    const quire_tensor *value_tensor;                   /* [B, N, Hk * Dv] */
+    const quire_tensor *stacked_query_key_tensor;       /* [B, S, H, 2, D], N = S; with value_tensor */
+    const quire_tensor *stacked_key_value_tensor;       /* [B, N, Hk, 2, D]; with query_tensor */
+    const quire_tensor *stacked_query_key_value_tensor; /* [B, S, H, 3, D], N = S */
+    const quire_tensor *bias_tensor; /* [H * D + Hk * D + Hk * Dv]: added to queries, new keys and new values, not to
+                                        the past; the presents hold them with it */
+    const quire_tensor *mask_tensor; /* INT32, by desc.mask_type */
+    const quire_tensor *relative_position_bias_tensor; /* [B or 1, H or 1, S or 1, T or 1]; 4 or 5 dimensions */
+    const quire_tensor *past_key_tensor;               /* [B, Hk, past, D] */
+    const quire_tensor *past_value_tensor;             /* [B, Hk, past, Dv] */
+    const quire_tensor *past_sequence_lengths_tensor;  /* [B], data_type or INT32: whole numbers 0..past */
+    const quire_tensor *output_tensor;                 /* [B, S, H * Dv]; written */
+    const quire_tensor *output_present_key_tensor;     /* [B, Hk, T, D] or NULL; written */
+    const quire_tensor *output_present_value_tensor;   /* [B, Hk, T, Dv] or NULL; written */
+} quire_directml_multihead_attention1_args;
+
+QUIRE_API quire_status quire_directml_multihead_attention1(const quire_plan *plan,
+                                                           const quire_directml_multihead_attention1_args *args);
+QUIRE_API quire_status quire_prepare_directml_multihead_attention1(
+    const quire_plan *plan, const quire_directml_multihead_attention1_args *args, quire_run **run);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@ Arrays are NumPy's, or any with `__dlpack__` in CPU memory. They are not copied;
 Errors are `quire.Error`, a ValueError whose message names the argument.
 """
 
-from . import pmx
+from . import directml, onnx, pmx
 from ._quire import (
     Context,
     Error,
@@ -24,9 +24,11 @@ __all__ = [
     "__version__",
     "append",
     "attention",
+    "directml",
     "explain",
     "merge_states",
     "num_threads",
+    "onnx",
     "pack_int4",
     "pmx",
     "target_name",

@@ -63,6 +63,12 @@ std::vector<std::string> Context::explain() {
     attention.explain_into(&texts);
     append.explain_into(&texts);
     pmx_dynamic_multi_head_cache_attention.explain_into(&texts);
+    pmx_dynamic_multi_head_attention.explain_into(&texts);
+    pmx_dynamic_key_value_cache.explain_into(&texts);
+    pmx_multi_head_cache_attention.explain_into(&texts);
+    pmx_multi_head_attention.explain_into(&texts);
+    pmx_key_value_cache.explain_into(&texts);
+    directml_multihead_attention1.explain_into(&texts);
     return texts;
 }
 

@@ -25,4 +25,9 @@ NB_MODULE(_quire, module) {
     nb::module_ pmx = module.def_submodule("pmx", "OpenPPL PMX operators.");
     nb::module_ dynamic_batching = pmx.def_submodule("dynamic_batching", "Operators over ragged batches.");
     bind_pmx_dynamic(dynamic_batching);
+    bind_pmx_static(pmx);
+    bind_pmx_attention(pmx, dynamic_batching);
+    bind_pmx_key_value_cache(pmx, dynamic_batching);
+    nb::module_ directml = module.def_submodule("directml", "Operators of DirectML.");
+    bind_directml(directml);
 }

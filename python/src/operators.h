@@ -11,5 +11,9 @@ void bind_attention(nanobind::module_& module);
 void bind_append(nanobind::module_& module);
 void bind_merge_states(nanobind::module_& module);
 void bind_pmx_dynamic(nanobind::module_& module);
+void bind_pmx_static(nanobind::module_& module);
+void bind_pmx_attention(nanobind::module_& pmx, nanobind::module_& dynamic_batching);
+void bind_pmx_key_value_cache(nanobind::module_& pmx, nanobind::module_& dynamic_batching);
+void bind_directml(nanobind::module_& module);
 
 }  // namespace quire_python

@@ -1,10 +1,8 @@
-// quire.pmx.dynamic_batching
+// quire.pmx.dynamic_batching.multi_head_cache_attention
 #include "python/src/context.h"
 #include "python/src/operators.h"
-#include "python/src/output.h"
+#include "python/src/pmx.h"
 #include "python/src/run.h"
-#include "python/src/scalar.h"
-#include "python/src/tensor.h"
 
 namespace quire_python {
 
@@ -48,14 +46,6 @@ Returns:
 
 Raises quire.Error, naming the argument; nothing was written then. The GIL is released while it runs.)";
 
-// What the cache may be, so that a message speaks of its dtype; other quant_bit are left to the library.
-TypeSet cache_types(int32_t quant_bit) {
-    if (quant_bit == 0) return kHalfOrFloat;
-    if (quant_bit == 8) return bit(QUIRE_INT8);
-    if (quant_bit == 4) return bit(QUIRE_INT4);
-    return kRows;
-}
-
 nb::object multi_head_cache_attention(
     nb::handle query_array, nb::handle current_key_array, nb::handle current_value_array,
     nb::handle seqstarts_array, nb::handle kvstarts_array, nb::handle cachestarts_array,
@@ -69,24 +59,12 @@ nb::object multi_head_cache_attention(
     Context& context = Context::of(context_object);
     auto desc = default_desc<quire_pmx_dynamic_multi_head_cache_attention_desc,
                              quire_pmx_dynamic_multi_head_cache_attention_desc_init>();
-    desc.num_heads = to_int32(num_heads, "num_heads");
-    desc.head_dim = to_int32(head_dim, "head_dim");
-    desc.is_causal = to_bool(is_causal, "is_causal");
-    desc.is_alibi = to_bool(is_alibi, "is_alibi");
-    desc.num_kv_heads = to_int32(num_kv_heads, "num_kv_heads");
-    desc.num_layer = to_int32(num_layer, "num_layer");
-    desc.layer_idx = to_int32(layer_idx, "layer_idx");
-    desc.quant_bit = to_int32(quant_bit, "quant_bit");
-    desc.quant_group = to_int32(quant_group, "quant_group");
+    AttentionAttributes{num_heads,     head_dim,    is_causal,    is_alibi,        num_kv_heads,
+                        softmax_scale, window_left, window_right, logits_soft_cap, precision}
+        .set(&desc);
+    CacheAttributes{num_layer, layer_idx, quant_bit, quant_group, cache_layout}.set(&desc);
     desc.cache_mode = to_int32(cache_mode, "cache_mode");
-    desc.cache_layout = to_int32(cache_layout, "cache_layout");
     desc.page_size = to_int32(page_size, "page_size");
-    desc.softmax_scale = to_softmax_scale(softmax_scale, "softmax_scale");
-    desc.window_left = to_int32(window_left, "window_left");
-    desc.window_right = to_int32(window_right, "window_right");
-    desc.has_window = desc.window_left >= 0 || desc.window_right >= 0;
-    desc.logits_soft_cap = to_float(logits_soft_cap, "logits_soft_cap");
-    desc.precision = to_precision(precision);
 
     Tensor query(query_array, input("query", kHalfOrFloat));
     Tensor current_key(current_key_array, input("current_key", kHalfOrFloat));
@@ -104,11 +82,7 @@ nb::object multi_head_cache_attention(
     desc.cache_type = cache.type();
     desc.scale_type = scale.type();
 
-    nb::object output = new_array(query.type(), {query.shape(0), query.shape(1), query.shape(2)});
-    const bool with_lse = to_bool(return_lse, "return_lse");
-    nb::object lse = with_lse ? new_array(QUIRE_F32, {query.shape(0), query.shape(1)}) : nb::none();
-    Tensor output_tensor(output, in_place("attn_output", kHalfOrFloat));
-    Tensor lse_tensor(lse, optional_in_place("lse", bit(QUIRE_F32)));
+    AttentionResults results(query, return_lse);
 
     quire_pmx_dynamic_multi_head_cache_attention_args args{};
     args.struct_size = sizeof args;
@@ -126,12 +100,11 @@ nb::object multi_head_cache_attention(
     args.scale = scale;
     args.attn_mask = attn_mask;
     args.sinks = sinks;
-    args.attn_output = output_tensor;
-    args.lse = lse_tensor;
+    results.give_to(&args);
     Plan plan = context.pmx_dynamic_multi_head_cache_attention.find_or_make(context.handle(), desc);
     run(context, plan, args, quire_pmx_dynamic_multi_head_cache_attention,
         quire_prepare_pmx_dynamic_multi_head_cache_attention);
-    return with_lse ? nb::object(nb::make_tuple(output, lse)) : output;
+    return results.get();
 }
 
 }  // namespace

@@ -31,11 +31,9 @@ Status prepare_append(const quire_plan& plan, const quire_append_args& args, Run
 
 namespace {
 
-Status check_output(const char* name, const quire_tensor* t, quire_type type, const std::vector<int64_t>& shape) {
+Status check_output(const char* name, const quire_tensor* t, quire_type type, const Shape& shape) {
     QUIRE_TRY(check_tensor(name, t, type, "[n, H, Dv]", shape));
-    if (t->shape[2] > 1 && t->strides[2] != 1)
-        return invalid("%s has stride %lld in its last dimension: must be 1", name, (long long)t->strides[2]);
-    return {};
+    return check_contiguous(name, *t);
 }
 
 char* row_of(const quire_tensor& t, int64_t i, int64_t h) {
@@ -49,14 +47,19 @@ Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, con
     if (output_a == nullptr) return invalid("output_a is NULL: must be a tensor [n, H, Dv]");
     const quire_type type = output_a->type;
     if (type != QUIRE_F32 && type != QUIRE_F16 && type != QUIRE_BF16)
-        return invalid("output_a has type %s: must be f32, f16 or bf16", type_name(type));
+        return invalid("output_a has type %s: must be f32, f16 or bf16", type_text(type).c_str());
     QUIRE_TRY(check_output("output_a", output_a, type, {kAny, kAny, kAny}));
     const int64_t n = output_a->shape[0], H = output_a->shape[1], Dv = output_a->shape[2];
     QUIRE_TRY(check_output("output_b", output_b, type, {n, H, Dv}));
+    if (Dv > 1024) return invalid("output_a has shape %s: Dv must be at most 1024", shape_text(*output_a).c_str());
     QUIRE_TRY(check_output("output", output, type, {n, H, Dv}));
+    QUIRE_TRY(check_written("output", *output));
     QUIRE_TRY(check_tensor("lse_a", lse_a, QUIRE_F32, "[n, H]", {n, H}));
     QUIRE_TRY(check_tensor("lse_b", lse_b, QUIRE_F32, "[n, H]", {n, H}));
-    if (lse != nullptr) QUIRE_TRY(check_tensor("lse", lse, QUIRE_F32, "[n, H]", {n, H}));
+    if (lse != nullptr) {
+        QUIRE_TRY(check_tensor("lse", lse, QUIRE_F32, "[n, H]", {n, H}));
+        QUIRE_TRY(check_written("lse", *lse));
+    }
     FloatEnvironment environment;
     for (int64_t i = 0; i < n; ++i) {
         for (int64_t h = 0; h < H; ++h) {

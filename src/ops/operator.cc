@@ -1,13 +1,61 @@
 #include "src/ops/operator.h"
 
+#include <set>
+
 namespace quire {
 namespace {
 
-Status say_fallback(quire_plan* plan, const char* what, const Target& got) {
-    if (&got != &plan->context->target)
-        plan->context->say_once(std::string("quire: ") + what + " runs on " + got.name + ", not on " +
-                                plan->context->target.name + ":\n" + plan->explain);
+// One line, the same for all plans that decline for the same reason.
+Status say_fallback(const quire_plan& plan, const Target& got) {
+    const Target& wanted = plan.context->target;
+    if (&got == &wanted) return {};
+    const std::string declined = std::string(wanted.name) + " declined: ";
+    const size_t at = plan.explain.rfind(declined), reason = at + declined.size();
+    std::string text = std::string("quire: runs on ") + got.name + ", not on " + wanted.name;
+    if (at != std::string::npos)
+        text += ": " + plan.explain.substr(reason, plan.explain.find('\n', reason) - reason);
+    plan.context->say_once(text);
     return {};
+}
+
+// "attention kernels: name name ..."
+class KernelNames {
+public:
+    template <typename Args>
+    void add(const jit::Kernel<Args>& kernel) {
+        if (kernel && seen_.insert(kernel.code().name).second) text_ += " " + kernel.code().name;
+    }
+    std::string line(const char* what) const { return text_.empty() ? "" : std::string(what) + " kernels:" + text_ + "\n"; }
+
+private:
+    std::set<std::string> seen_;
+    std::string text_;
+};
+
+std::string kernels_of(const AttentionPlan& plan) {
+    KernelNames names;
+    for (const jit::DecodeKernels& k : plan.decode) {
+        names.add(k.key_scales);
+        names.add(k.value_scales);
+        names.add(k.qk);
+        names.add(k.softmax);
+        names.add(k.pv);
+    }
+    names.add(plan.pack.keys);
+    names.add(plan.pack.values);
+    for (const jit::TileKernels& k : plan.tile) {
+        names.add(k.qk);
+        names.add(k.softmax);
+        names.add(k.pv);
+    }
+    names.add(plan.merge);
+    return names.line("attention");
+}
+
+std::string tiles_of(const AttentionPlan& plan) {
+    if (!plan.target->jit()) return "";
+    return "attention tiles: " + std::to_string(plan.tile_rows) + " query rows x " + std::to_string(plan.tile_keys) +
+           " keys, panels of " + std::to_string(plan.panel_rows()) + " rows\n";
 }
 
 }  // namespace
@@ -16,20 +64,38 @@ const char* operator_name(Operator op) {
     switch (op) {
         case Operator::attention: return "quire_attention";
         case Operator::append: return "quire_append";
-        default: return "quire_pmx_dynamic_multi_head_cache_attention";
+        case Operator::pmx_dynamic_multi_head_cache_attention: return "quire_pmx_dynamic_multi_head_cache_attention";
+        case Operator::pmx_dynamic_multi_head_attention: return "quire_pmx_dynamic_multi_head_attention";
+        case Operator::pmx_dynamic_key_value_cache: return "quire_pmx_dynamic_key_value_cache";
+        case Operator::pmx_multi_head_cache_attention: return "quire_pmx_multi_head_cache_attention";
+        case Operator::pmx_multi_head_attention: return "quire_pmx_multi_head_attention";
+        case Operator::pmx_key_value_cache: return "quire_pmx_key_value_cache";
+        case Operator::directml_multihead_attention1: return "quire_directml_multihead_attention1";
     }
+    return "";
 }
 
 Status plan_attention(const AttentionSpec& spec, quire_plan* plan) {
     Context& context = *plan->context;
     QUIRE_TRY(make_attention_plan(spec, context.target, context.code, &plan->attention, &plan->explain));
-    return say_fallback(plan, "attention", *plan->attention.target);
+    plan->explain += kernels_of(plan->attention) + tiles_of(plan->attention);
+    return say_fallback(*plan, *plan->attention.target);
 }
 
 Status plan_append(const AppendSpec& spec, quire_plan* plan) {
     Context& context = *plan->context;
     QUIRE_TRY(make_append_plan(spec, context.target, context.code, &plan->append, &plan->explain));
-    return say_fallback(plan, "append", *plan->append.target);
+    KernelNames names;
+    names.add(plan->append.key);
+    names.add(plan->append.value);
+    plan->explain += names.line("append");
+    return say_fallback(*plan, *plan->append.target);
+}
+
+Status plan_read(const ReadSpec& spec, quire_plan* plan) {
+    Context& context = *plan->context;
+    QUIRE_TRY(make_read_plan(spec, context.target, context.code, &plan->read, &plan->explain));
+    return say_fallback(*plan, *plan->read.target);
 }
 
 Status check_plan(const quire_plan* plan, Operator op) {

@@ -10,11 +10,28 @@
 
 namespace quire {
 
-enum class Operator { attention, append, pmx_dynamic_multi_head_cache_attention };
+enum class Operator {
+    attention,
+    append,
+    pmx_dynamic_multi_head_cache_attention,
+    pmx_dynamic_multi_head_attention,
+    pmx_dynamic_key_value_cache,
+    pmx_multi_head_cache_attention,
+    pmx_multi_head_attention,
+    pmx_key_value_cache,
+    directml_multihead_attention1
+};
+
+struct PmxLayout;  // src/ops/pmx_common.h
 
 struct PmxCacheSpec {
-    int num_layer, layer_idx, cache_layout, quant_group;
-    quire_type query_type, cache_type, scale_type;  // scale_type NONE: not quantised
+    int num_layer, layer_idx;
+    const PmxLayout* layout;
+};
+
+struct DirectmlSpec {
+    quire_directml_mask_type mask_type;
+    float mask_filter_value;
 };
 
 const char* operator_name(Operator op);
@@ -26,31 +43,37 @@ struct quire_plan {
     std::shared_ptr<quire::Context> context;
     quire::AttentionPlan attention;
     quire::AppendPlan append;
+    quire::ReadPlan read;
     quire::PmxCacheSpec pmx{};
+    quire::DirectmlSpec directml{};
     std::string explain;
-};
-
-struct quire_run {
-    std::unique_ptr<quire::Run> run;
 };
 
 namespace quire {
 
-// The caller's struct as this version knows it: a shorter one (of an older program) is filled up with zeros.
+// The caller's struct as this version knows it. A shorter one (of an older program) is filled up with zeros; a
+// longer one (of a newer program) must not ask for what this version does not know.
 template <typename T>
 Status copy_in(const char* name, const T* from, T* to) {
     if (from == nullptr) return invalid("%s is NULL: must point at a struct", name);
-    if (sizeof(size_t) > from->struct_size || from->struct_size > 65536)
-        return invalid("%s.struct_size is %zu: must be sizeof the struct, %zu", name, from->struct_size, sizeof(T));
+    const size_t size = from->struct_size;
+    if (size < sizeof(size_t) || size > 65536)
+        return invalid("%s.struct_size is %zu: must be sizeof the struct, %zu", name, size, sizeof(T));
+    const char* bytes = reinterpret_cast<const char*>(from);
+    for (size_t i = sizeof(T); i < size; ++i)
+        if (bytes[i] != 0)
+            return invalid("%s.struct_size is %zu: byte %zu must be 0, this version of quire knows only %zu", name,
+                           size, i, sizeof(T));
     std::memset(static_cast<void*>(to), 0, sizeof(T));
-    std::memcpy(static_cast<void*>(to), from, std::min(sizeof(T), from->struct_size));
+    std::memcpy(static_cast<void*>(to), from, std::min(sizeof(T), size));
     return {};
 }
 
-// Attention and append parts of a plan, each on the best target that takes it; says once, in the context's log,
-// when that is not the context's.
+// The parts of a plan, each on the best target that takes it; says once, in the context's log, when that is not
+// the context's.
 Status plan_attention(const AttentionSpec& spec, quire_plan* plan);
 Status plan_append(const AppendSpec& spec, quire_plan* plan);
+Status plan_read(const ReadSpec& spec, quire_plan* plan);
 
 Status check_plan(const quire_plan* plan, Operator op);
 
@@ -62,9 +85,21 @@ Status prepare_attention(const quire_plan& plan, const quire_attention_args& arg
 Status make_append_operator(const quire_append_desc& desc, quire_plan* plan);
 Status prepare_append(const quire_plan& plan, const quire_append_args& args, Run* run);
 
-Status make_pmx_dynamic(const quire_pmx_dynamic_multi_head_cache_attention_desc& desc, quire_plan* plan);
-Status prepare_pmx_dynamic(const quire_plan& plan, const quire_pmx_dynamic_multi_head_cache_attention_args& args,
-                           Run* run);
+Status make_pmx_dynamic_multi_head_cache_attention(const quire_pmx_dynamic_multi_head_cache_attention_desc& desc, quire_plan* plan);
+Status prepare_pmx_dynamic_multi_head_cache_attention(const quire_plan& plan, const quire_pmx_dynamic_multi_head_cache_attention_args& args, Run* run);
+Status make_pmx_dynamic_multi_head_attention(const quire_pmx_dynamic_multi_head_attention_desc& desc, quire_plan* plan);
+Status prepare_pmx_dynamic_multi_head_attention(const quire_plan& plan, const quire_pmx_dynamic_multi_head_attention_args& args, Run* run);
+Status make_pmx_dynamic_key_value_cache(const quire_pmx_dynamic_key_value_cache_desc& desc, quire_plan* plan);
+Status prepare_pmx_dynamic_key_value_cache(const quire_plan& plan, const quire_pmx_dynamic_key_value_cache_args& args, Run* run);
+Status make_pmx_multi_head_cache_attention(const quire_pmx_multi_head_cache_attention_desc& desc, quire_plan* plan);
+Status prepare_pmx_multi_head_cache_attention(const quire_plan& plan, const quire_pmx_multi_head_cache_attention_args& args, Run* run);
+Status make_pmx_multi_head_attention(const quire_pmx_multi_head_attention_desc& desc, quire_plan* plan);
+Status prepare_pmx_multi_head_attention(const quire_plan& plan, const quire_pmx_multi_head_attention_args& args, Run* run);
+Status make_pmx_key_value_cache(const quire_pmx_key_value_cache_desc& desc, quire_plan* plan);
+Status prepare_pmx_key_value_cache(const quire_plan& plan, const quire_pmx_key_value_cache_args& args, Run* run);
+
+Status make_directml(const quire_directml_multihead_attention1_desc& desc, quire_plan* plan);
+Status prepare_directml(const quire_plan& plan, const quire_directml_multihead_attention1_args& args, Run* run);
 
 Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, const quire_tensor* output_b,
                     const quire_tensor* lse_b, const quire_tensor* output, const quire_tensor* lse);

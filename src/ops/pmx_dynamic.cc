@@ -1,185 +1,149 @@
-// OpenPPL PMX dynamic_batching: its parameters -> the append and attention problems of the common path.
-#include "src/ops/operator.h"
+// OpenPPL PMX dynamic_batching: its parameters -> the problems of the common path.
+#include "src/ops/pmx_common.h"
 
 namespace quire {
 namespace {
 
-// Where the dimensions of `cache` and `scale` are, by cache_layout; the last is D or D / quant_group.
-struct Layout {
-    int token, layer, key_or_value, head;
-};
-constexpr Layout kLayouts[] = {{0, 1, 2, 3}, {1, 0, 2, 3}, {2, 0, 1, 3}, {3, 0, 1, 2}};
-constexpr const char* kLayoutShapes[] = {"(MaxT, L, 2, Hk, ...)", "(L, MaxT, 2, Hk, ...)", "(L, 2, MaxT, Hk, ...)",
-                                         "(L, 2, Hk, MaxT, ...)"};
-
-using Desc = quire_pmx_dynamic_multi_head_cache_attention_desc;
-using Args = quire_pmx_dynamic_multi_head_cache_attention_args;
-
-Status check_quantisation(const Desc& desc, PmxCacheSpec* pmx) {
-    if (desc.quant_bit != 0 && desc.quant_bit != 8 && desc.quant_bit != 4)
-        return invalid("quant_bit is %d: must be 0, 8 or 4", desc.quant_bit);
-    if (desc.query_type != QUIRE_F32 && desc.query_type != QUIRE_F16)
-        return invalid("query_type is %s: must be f32 or f16", type_name(desc.query_type));
-    pmx->query_type = desc.query_type;
-    const quire_type coded = desc.quant_bit == 8 ? QUIRE_INT8 : desc.quant_bit == 4 ? QUIRE_INT4 : desc.query_type;
-    pmx->cache_type = desc.cache_type == QUIRE_NONE ? coded : desc.cache_type;
-    if (desc.quant_bit == 0) {
-        if (pmx->cache_type != QUIRE_F32 && pmx->cache_type != QUIRE_F16)
-            return invalid("cache_type is %s: must be f32 or f16 where quant_bit is 0", type_name(pmx->cache_type));
-        pmx->scale_type = QUIRE_NONE;
-        return {};
-    }
-    if (pmx->cache_type != coded)
-        return invalid("cache_type is %s: must be %s where quant_bit is %d", type_name(pmx->cache_type),
-                       type_name(coded), desc.quant_bit);
-    if (desc.quant_group < 1 || desc.head_dim % desc.quant_group != 0)
-        return invalid("quant_group is %d: must divide head_dim, %d", desc.quant_group, desc.head_dim);
-    pmx->quant_group = desc.quant_group;
-    pmx->scale_type = desc.scale_type == QUIRE_NONE ? desc.query_type : desc.scale_type;
-    if (pmx->scale_type != QUIRE_F32 && pmx->scale_type != QUIRE_F16)
-        return invalid("scale_type is %s: must be f32 or f16", type_name(pmx->scale_type));
+// Sequences and where they are.
+template <typename Args>
+Status check_starts_given(const Args& args) {
+    if (args.seqstarts == nullptr) return invalid("seqstarts is NULL: must be a tensor [B + 1]");
+    if (args.kvstarts == nullptr) return invalid("kvstarts is NULL: must be a tensor [B + 1]");
     return {};
 }
 
-Status check_cache_attributes(const Desc& desc, PmxCacheSpec* pmx) {
-    QUIRE_TRY(check_range("num_layer", desc.num_layer, 1, 1 << 20));
-    QUIRE_TRY(check_range("layer_idx", desc.layer_idx, 0, desc.num_layer - 1));
-    QUIRE_TRY(check_range("cache_mode", desc.cache_mode, 0, 1));
-    QUIRE_TRY(check_range("cache_layout", desc.cache_layout, 0, 3));
-    if (desc.cache_mode == 1) QUIRE_TRY(check_range("page_size", desc.page_size, 1, 1 << 30));
-    pmx->num_layer = desc.num_layer;
-    pmx->layer_idx = desc.layer_idx;
-    pmx->cache_layout = desc.cache_layout;
-    return {};
-}
-
-// Keys (part 0) or values (part 1) of the layer: [MaxT, Hk, last].
-quire_tensor layer_rows(const PmxCacheSpec& pmx, const quire_tensor& all, int part) {
-    const Layout& at = kLayouts[pmx.cache_layout];
-    quire_tensor rows = {};
-    const int64_t offset = pmx.layer_idx * all.strides[at.layer] + part * all.strides[at.key_or_value];
-    rows.data = static_cast<char*>(all.data) + offset * type_bits(all.type) / 8;
-    rows.type = all.type;
-    rows.rank = 3;
-    const int from[] = {at.token, at.head, 4};
-    for (int i = 0; i < 3; ++i) {
-        rows.shape[i] = all.shape[from[i]];
-        rows.strides[i] = all.strides[from[i]];
-    }
-    return rows;
-}
-
-Status check_layers(const char* name, const quire_tensor* tensor, const PmxCacheSpec& pmx, quire_type type,
-                    int64_t slots, int Hk, int64_t last) {
-    const Layout& at = kLayouts[pmx.cache_layout];
-    std::vector<int64_t> shape(5, 2);
-    shape[size_t(at.token)] = slots;
-    shape[size_t(at.layer)] = pmx.num_layer;
-    shape[size_t(at.head)] = Hk;
-    shape[4] = last;
-    QUIRE_TRY(check_tensor(name, tensor, type, kLayoutShapes[pmx.cache_layout], shape));
-    if (tensor->shape[4] > 1 && tensor->strides[4] != 1)
-        return invalid("%s has stride %lld in its last dimension: must be 1", name, (long long)tensor->strides[4]);
-    for (int i = 0; i < 4; ++i)
-        if (type == QUIRE_INT4 && tensor->shape[i] > 1 && tensor->strides[i] % 2 != 0)
-            return invalid("%s has stride %lld in dimension %d: must be even for int4", name,
-                           (long long)tensor->strides[i], i);
-    return {};
+// New tokens: the append problem.
+template <typename Args>
+Status prepare_append_tokens(const quire_plan& plan, const PmxCacheViews& cache, const Args& args, int64_t n,
+                             Run* run) {
+    const AppendSpec& spec = plan.append.spec;
+    QUIRE_TRY(check_starts_given(args));
+    QUIRE_TRY(
+        check_pmx_heads("current_key", args.current_key, spec.type, "[n, Hk, D]", {n, spec.Hk, spec.D}));
+    n = args.current_key->shape[0];
+    QUIRE_TRY(
+        check_pmx_heads("current_value", args.current_value, spec.type, "[n, Hk, D]", {n, spec.Hk, spec.D}));
+    quire_append_args append = {};
+    cache.give_to(&append);
+    append.new_key = args.current_key;
+    append.new_value = args.current_value;
+    append.seqstarts = args.seqstarts;
+    append.start_pos = args.start_pos;
+    append.cachestarts = args.cachestarts;
+    if (args.start_pos != nullptr && args.start_pos->rank != 1)
+        return invalid("start_pos has rank %d: must be 1, [B]", args.start_pos->rank);
+    return make_append_problem(spec, append, &run->append);
 }
 
 // The two statements of a sequence's length must agree.
-Status check_lengths(const AttentionProblem& attention, const AppendProblem& append) {
-    for (int64_t b = 0; b < attention.B; ++b) {
-        const int64_t keys = append.start_pos(b) + attention.queries(b);
-        if (attention.keys(b) != keys)
-            return invalid("kvstarts[%lld] - kvstarts[%lld] is %lld: must be start_pos[%lld] + its new tokens, %lld",
-                           (long long)(b + 1), (long long)b, (long long)attention.keys(b), (long long)b,
-                           (long long)keys);
+Status check_lengths(const Starts& keys_at, const AppendProblem& append) {
+    for (int64_t b = 0; b < append.B; ++b) {
+        const int64_t keys = append.start_pos(b) + append.queries(b);
+        if (keys_at.length(b) != keys)
+            return invalid(
+                "kvstarts[%lld] - kvstarts[%lld] is %lld: must be start_pos[%lld] + its new tokens, %lld",
+                (long long)(b + 1), (long long)b, (long long)keys_at.length(b), (long long)b,
+                (long long)keys);
     }
+    return {};
+}
+
+// What both attention operators have; `kvstarts` and the tensors of keys and values come beside it.
+template <typename Args>
+Status translate_queries(const AttentionSpec& spec, const Args& args, quire_attention_args* attention) {
+    QUIRE_TRY(check_starts_given(args));
+    QUIRE_TRY(check_pmx_mask_type(args.attn_mask, spec.type));
+    QUIRE_TRY(check_pmx_heads("query", args.query, spec.type, "[n, H, D]", {kAny, spec.H, spec.D}));
+    QUIRE_TRY(check_pmx_heads("attn_output", args.attn_output, spec.type, "[n, H, D]",
+                              {args.query->shape[0], spec.H, spec.D}));
+    QUIRE_TRY(check_written("attn_output", *args.attn_output));
+    attention->query = args.query;
+    attention->seqstarts = args.seqstarts;
+    attention->kvstarts = args.kvstarts;
+    attention->attn_mask = args.attn_mask;
+    attention->sinks = args.sinks;
+    attention->decoding_batches = args.decoding_batches;
+    attention->output = args.attn_output;
+    attention->lse = args.lse;
     return {};
 }
 
 }  // namespace
 
-Status make_pmx_dynamic(const Desc& desc, quire_plan* plan) {
-    quire_attention_desc attention = {};
-    attention.num_heads = desc.num_heads;
-    attention.num_kv_heads = desc.num_kv_heads;
-    attention.head_dim = desc.head_dim;
-    attention.type = desc.query_type;
-    attention.is_causal = desc.is_causal;
-    attention.is_alibi = desc.is_alibi;
-    attention.scale = desc.softmax_scale;
-    attention.has_window = desc.has_window;
-    attention.window_left = desc.window_left;
-    attention.window_right = desc.window_right;
-    attention.logits_soft_cap = desc.logits_soft_cap;
-    attention.precision = desc.precision;
-    QUIRE_TRY(check_range("head_dim", desc.head_dim, 1, 1024));
-    QUIRE_TRY(check_quantisation(desc, &plan->pmx));
-    QUIRE_TRY(check_cache_attributes(desc, &plan->pmx));
-    const PmxCacheSpec& pmx = plan->pmx;
-    attention.page_size = desc.cache_mode == 1 ? desc.page_size : 0;
-    attention.key_format = attention.value_format = {pmx.cache_type, pmx.quant_group, pmx.scale_type};
+Status make_pmx_dynamic_multi_head_cache_attention(
+    const quire_pmx_dynamic_multi_head_cache_attention_desc& desc, quire_plan* plan) {
     AttentionSpec spec;
-    QUIRE_TRY(check_attention_desc(attention, &spec));
-    const AppendSpec append{spec.Hk, spec.D, spec.Dv, spec.type, spec.key_format, spec.value_format, spec.page_size};
-    QUIRE_TRY(plan_append(append, plan));
+    CacheSpec rows;
+    QUIRE_TRY(check_pmx_type("query_type", desc.query_type));
+    QUIRE_TRY(check_pmx_attention(desc, desc.query_type, &spec));
+    QUIRE_TRY(check_pmx_cache(pmx_cache_attributes(desc), PmxDomain::dynamic, spec.type, spec.Hk, spec.D,
+                              &plan->pmx, &rows));
+    QUIRE_TRY(check_pmx_paging(desc.cache_mode, desc.page_size, &rows));
+    return plan_pmx_cache_attention(spec, rows, plan);
+}
+
+Status prepare_pmx_dynamic_multi_head_cache_attention(
+    const quire_plan& plan, const quire_pmx_dynamic_multi_head_cache_attention_args& args, Run* run) {
+    const AttentionSpec& spec = plan.attention.spec;
+    PmxCacheViews cache;
+    QUIRE_TRY(cache.make(plan.pmx, spec, args.cache, args.scale));
+    quire_attention_args attention = {};
+    QUIRE_TRY(translate_queries(spec, args, &attention));
+    QUIRE_TRY(prepare_append_tokens(plan, cache, args, args.query->shape[0], run));
+    cache.give_to(&attention);
+    attention.cachestarts = args.cachestarts;
+    QUIRE_TRY(make_attention_problem(spec, attention, &run->attention));
+    QUIRE_TRY(check_lengths(run->attention.keys_at, run->append));
+    run->start(plan.context, &plan.append, &plan.attention);
+    return {};
+}
+
+Status make_pmx_dynamic_multi_head_attention(const quire_pmx_dynamic_multi_head_attention_desc& desc,
+                                             quire_plan* plan) {
+    AttentionSpec spec;
+    QUIRE_TRY(check_pmx_type("type", desc.type));
+    QUIRE_TRY(check_pmx_attention(desc, desc.type, &spec));
     return plan_attention(spec, plan);
 }
 
-Status prepare_pmx_dynamic(const quire_plan& plan, const Args& args, Run* run) {
-    const PmxCacheSpec& pmx = plan.pmx;
+Status prepare_pmx_dynamic_multi_head_attention(const quire_plan& plan,
+                                                const quire_pmx_dynamic_multi_head_attention_args& args,
+                                                Run* run) {
     const AttentionSpec& spec = plan.attention.spec;
-    const bool quantised = pmx.scale_type != QUIRE_NONE;
-    QUIRE_TRY(check_layers("cache", args.cache, pmx, pmx.cache_type, kAny, spec.Hk, spec.D));
-    quire_tensor key = layer_rows(pmx, *args.cache, 0), value = layer_rows(pmx, *args.cache, 1);
-    quire_tensor key_scale = {}, value_scale = {};
-    if (quantised) {
-        QUIRE_TRY(check_layers("scale", args.scale, pmx, pmx.scale_type, key.shape[0], spec.Hk,
-                               spec.D / pmx.quant_group));
-        key_scale = layer_rows(pmx, *args.scale, 0);
-        value_scale = layer_rows(pmx, *args.scale, 1);
-    } else if (args.scale != nullptr) {
-        return invalid("scale is given: must be NULL where quant_bit is 0");
-    }
-    if (args.query == nullptr) return invalid("query is NULL: must be a tensor [n, H, D]");
-    if (args.seqstarts == nullptr) return invalid("seqstarts is NULL: must be a tensor [B + 1]");
-    if (args.kvstarts == nullptr) return invalid("kvstarts is NULL: must be a tensor [B + 1]");
-    if (args.attn_mask != nullptr && args.attn_mask->type != spec.type)
-        return invalid("attn_mask has type %s: must be the query's, %s", type_name(args.attn_mask->type),
-                       type_name(spec.type));
-
-    const int64_t n = args.query->rank == 3 ? args.query->shape[0] : 0;
-    QUIRE_TRY(check_tensor("query", args.query, spec.type, "[n, H, D]", {n, spec.H, spec.D}));
-    QUIRE_TRY(check_tensor("current_key", args.current_key, spec.type, "[n, Hk, D]", {n, spec.Hk, spec.D}));
-    QUIRE_TRY(check_tensor("current_value", args.current_value, spec.type, "[n, Hk, D]", {n, spec.Hk, spec.D}));
-    QUIRE_TRY(check_tensor("attn_output", args.attn_output, spec.type, "[n, H, D]", {n, spec.H, spec.D}));
-
-    quire_append_args append = {};
-    append.new_key = args.current_key;
-    append.new_value = args.current_value;
     quire_attention_args attention = {};
-    append.key = attention.key = &key;
-    append.value = attention.value = &value;
-    append.key_scale = attention.key_scale = quantised ? &key_scale : nullptr;
-    append.value_scale = attention.value_scale = quantised ? &value_scale : nullptr;
-    append.seqstarts = attention.seqstarts = args.seqstarts;
-    append.start_pos = args.start_pos;
-    append.cachestarts = attention.cachestarts = args.cachestarts;
-    attention.query = args.query;
-    attention.kvstarts = args.kvstarts;
-    attention.attn_mask = args.attn_mask;
-    attention.sinks = args.sinks;
-    attention.decoding_batches = args.decoding_batches;
-    attention.output = args.attn_output;
-    attention.lse = args.lse;
-    if (args.cachestarts == nullptr)
-        return invalid("cachestarts is NULL: must be a tensor %s", spec.page_size ? "[B, MaxP]" : "[B]");
-    QUIRE_TRY(make_append_problem(plan.append.spec, append, &run->append));
+    QUIRE_TRY(translate_queries(spec, args, &attention));
+    const char* letters = "[>= kvstarts[B], Hk, D]";
+    QUIRE_TRY(check_pmx_heads("key", args.key, spec.type, letters, {kAny, spec.Hk, spec.D}));
+    QUIRE_TRY(
+        check_pmx_heads("value", args.value, spec.type, letters, {args.key->shape[0], spec.Hk, spec.D}));
+    attention.key = args.key;
+    attention.value = args.value;
     QUIRE_TRY(make_attention_problem(spec, attention, &run->attention));
-    QUIRE_TRY(check_lengths(run->attention, run->append));
-    run->start(plan.context, &plan.append, &plan.attention);
+    run->start(plan.context, nullptr, &plan.attention);
+    return {};
+}
+
+Status make_pmx_dynamic_key_value_cache(const quire_pmx_dynamic_key_value_cache_desc& desc,
+                                        quire_plan* plan) {
+    CacheSpec rows;
+    QUIRE_TRY(check_pmx_type("type", desc.type));
+    QUIRE_TRY(check_range("num_kv_heads", desc.num_kv_heads, 1, 1 << 20));
+    QUIRE_TRY(check_pmx_cache(pmx_cache_attributes(desc), PmxDomain::dynamic, desc.type, desc.num_kv_heads,
+                              desc.head_dim, &plan->pmx, &rows));
+    QUIRE_TRY(check_pmx_paging(desc.cache_mode, desc.page_size, &rows));
+    return plan_pmx_key_value_cache(rows, desc.type, desc.num_repeat, plan);
+}
+
+Status prepare_pmx_dynamic_key_value_cache(const quire_plan& plan,
+                                           const quire_pmx_dynamic_key_value_cache_args& args, Run* run) {
+    PmxCacheViews cache;
+    QUIRE_TRY(cache.make(plan.pmx, plan.read.spec, args.cache, args.scale));
+    QUIRE_TRY(prepare_append_tokens(plan, cache, args, kAny, run));
+    ReadArgs read = {run->append.B, cache.tensors(), args.kvstarts, args.key, args.value};
+    read.cache.cachestarts = args.cachestarts;
+    QUIRE_TRY(make_read_problem(plan.read.spec, read, &run->read));
+    QUIRE_TRY(check_lengths(run->read.keys_at, run->append));
+    run->start(plan.context, &plan.append, nullptr, &plan.read);
     return {};
 }
 

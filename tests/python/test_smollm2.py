@@ -34,6 +34,11 @@ TINY = Hyperparameters(
 )
 
 
+def needs(*modules):
+    for module in modules:
+        pytest.importorskip(module, reason="examples/smollm2/requirements.txt is not installed")
+
+
 # ---- the cache ---------------------------------------------------------------------------------------------
 
 
@@ -109,13 +114,14 @@ def test_bytes_per_token_are_those_of_the_arrays(name):
 
 
 def tiny_model():
-    pytest.importorskip("threadpoolctl", reason="examples/smollm2/requirements.txt is not installed")
+    needs("threadpoolctl")
     from examples.smollm2.model import Llama
 
     rng = np.random.default_rng(5)
 
     def matrix(*shape):
-        return rng.normal(size=shape, scale=shape[0] ** -0.5).astype(np.float32)
+        # Strong layers: else a tied embedding makes every token follow itself.
+        return rng.normal(size=shape, scale=3 * shape[0] ** -0.5).astype(np.float32)
 
     ones = np.ones(TINY.hidden, np.float32)
     width = (TINY.num_heads + 2 * TINY.num_kv_heads) * TINY.head_dim
@@ -130,8 +136,7 @@ def tiny_model():
         )
         for _ in range(TINY.num_layer)
     ]
-    # Large embeddings make clear winners, so that rounding does not decide between two tokens.
-    return Llama(TINY, Weights(4 * matrix(TINY.vocabulary, TINY.hidden), tuple(layers), ones))
+    return Llama(TINY, Weights(matrix(TINY.vocabulary, TINY.hidden), tuple(layers), ones))
 
 
 def tiny_cache(name="f32", num_pages=40, page_size=7):
@@ -146,6 +151,13 @@ def tiny_requests():
     return [Request(rng.integers(TINY.vocabulary, size=n).tolist(), new) for n, new in lengths]
 
 
+def produced(model, cache, requests, *, max_running=3, listener=None):
+    from examples.smollm2.engine import Engine
+
+    engine = Engine(model, cache, requests, max_running=max_running, listener=listener)
+    return [sequence.produced for sequence in engine.run()]
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_batched_answers_are_those_given_alone(name, monkeypatch):
     model = tiny_model()
@@ -154,13 +166,11 @@ def test_batched_answers_are_those_given_alone(name, monkeypatch):
     # Small chunks: prompts are read in several steps, beside sequences that decode already.
     monkeypatch.setattr(engine, "PREFILL_TOKENS", 8)
     requests = tiny_requests()
-    alone = [
-        engine.Engine(model, tiny_cache(name), max_running=1).run([request])[0].produced
-        for request in requests
-    ]
+    alone = [produced(model, tiny_cache(name), [request], max_running=1)[0] for request in requests]
     cache = tiny_cache(name)
-    together = engine.Engine(model, cache, max_running=3)
-    assert [sequence.produced for sequence in together.run(requests)] == alone
+    together = engine.Engine(model, cache, requests, max_running=3)
+    assert [sequence.produced for sequence in together.run()] == alone
+    assert len(set(alone[3])) > 5  # no model that says one word over and over
     assert [len(tokens) for tokens in alone] == [request.max_new_tokens for request in requests]
     assert any(step.decoded and step.prefilled for step in together.steps)
     assert cache.used_pages == 0
@@ -168,7 +178,7 @@ def test_batched_answers_are_those_given_alone(name, monkeypatch):
 
 def test_sequences_wait_for_pages_and_stop_at_a_stop_token():
     model = tiny_model()
-    from examples.smollm2.engine import Engine, Listener, Request
+    from examples.smollm2.engine import Listener, Request
 
     class Log(Listener):
         running, most = 0, 0
@@ -182,25 +192,22 @@ def test_sequences_wait_for_pages_and_stop_at_a_stop_token():
 
     log = Log()
     cache = tiny_cache(num_pages=8, page_size=4)  # two sequences of 16 tokens
-    free = Engine(model, cache, max_running=9, listener=log).run([Request([n], 16) for n in range(5)])
+    requests = [Request([n], 16) for n in range(5)]
+    tokens = produced(model, cache, requests, max_running=9, listener=log)[0]
     assert log.most == 2 and log.running == 0
-    tokens = free[0].produced
     stop = tokens[7]
-    stopped = Engine(model, cache, max_running=9).run([Request([0], 16, frozenset([stop]))])
-    assert stopped[0].produced == tokens[: tokens.index(stop) + 1]
+    stopped = produced(model, cache, [Request([0], 16, frozenset([stop]))])
+    assert stopped == [tokens[: tokens.index(stop) + 1]]
     with pytest.raises(RuntimeError, match="too small"):
-        Engine(model, cache, max_running=1).run([Request([1], 40)])
+        produced(model, cache, [Request([1], 40)])
 
 
 def test_what_others_left_in_the_cache_has_no_effect():
     model = tiny_model()
-    from examples.smollm2.engine import Engine
-
-    clean = Engine(model, tiny_cache(), max_running=3).run(tiny_requests())
+    clean = produced(model, tiny_cache(), tiny_requests())
     cache = tiny_cache()
     cache.cache.fill(np.nan)
-    dirty = Engine(model, cache, max_running=3).run(tiny_requests())
-    assert [s.produced for s in dirty] == [s.produced for s in clean]
+    assert produced(model, cache, tiny_requests()) == clean
 
 
 def test_reading_in_chunks_is_reading_at_once():
@@ -218,6 +225,48 @@ def test_reading_in_chunks_is_reading_at_once():
         assert cached_model.attention_seconds > 0
     np.testing.assert_allclose(logits[1], logits[0], atol=2e-4)
     np.testing.assert_allclose(logits[2], logits[0], atol=2e-4)
+
+
+def test_comparison_of_the_formats(monkeypatch):
+    needs("rich", "jinja2", "tokenizers", "gguf", "threadpoolctl")
+    from rich.console import Console
+
+    from examples.smollm2 import measure
+    from examples.smollm2.progress_view import ProgressView
+
+    class Tokenizer:
+        def encode(self, text):
+            return [ord(character) % TINY.vocabulary for character in text]
+
+        encode_chat = encode
+
+    monkeypatch.setattr(measure, "CHUNK_TOKENS", 32)
+    monkeypatch.setattr(measure, "CONTINUED_TEXT_TOKENS", (20, 90))
+    context = 120
+
+    def make_cache(name, lengths):
+        assert max(lengths) <= context
+        return tiny_cache(name, num_pages=sum(-(-length // 7) for length in lengths))
+
+    with open(os.devnull, "w") as nowhere, ProgressView(Console(file=nowhere)) as progress:
+        scores = measure.compare_formats(tiny_model(), Tokenizer(), make_cache, context, progress)
+    assert [score.name for score in scores] == list(FORMATS)
+    assert all(score.text.predicted == context - 1 for score in scores)
+    f32, f16, int8, int4 = (score.text for score in scores)
+    assert f32.logit_difference == 0 < f16.logit_difference < int8.logit_difference < int4.logit_difference
+    assert abs(f16.perplexity / f32.perplexity - 1) < abs(int4.perplexity / f32.perplexity - 1)
+    for score in scores:
+        assert 0 < score.decoding.attention_share < 1 and score.decoding.tokens_per_second > 0
+        assert [len(tokens) for tokens in score.decoding.continuations] == [64, 64, 64]
+    assert scores[1].decoding.continuations[0][:5] == scores[0].decoding.continuations[0][:5]
+
+
+def test_likelihood_is_that_of_a_softmax():
+    needs("rich", "jinja2", "tokenizers", "gguf", "threadpoolctl")
+    from examples.smollm2.measure import log_likelihood
+
+    logits = np.log(np.array([[1, 2, 5], [3, 3, 2]], np.float32)) + 700
+    assert log_likelihood(logits, np.array([2, 0])) == pytest.approx(np.log(5 / 8 * 3 / 8), abs=1e-4)
 
 
 # ---- the command line and the report -----------------------------------------------------------------------
@@ -269,8 +318,7 @@ def test_offered_formats_are_the_known_ones():
 
 
 def test_report_shows_every_format(tmp_path):
-    for module in ("rich", "matplotlib", "jinja2", "tokenizers", "gguf", "threadpoolctl"):
-        pytest.importorskip(module, reason="examples/smollm2/requirements.txt is not installed")
+    needs("rich", "matplotlib", "jinja2", "tokenizers", "gguf", "threadpoolctl")
     from rich.console import Console
 
     from examples.smollm2 import measure, report
@@ -289,7 +337,7 @@ def test_report_shows_every_format(tmp_path):
         console.print(report.make_table(scores, "title"))
         text = console.export_text()
     assert all(name in text for name in FORMATS)
-    assert "20.086" in text and "25%" in text and "all 2" in text and "1 of 2" in text
+    assert "20.086" in text and "25.0%" in text and "yes" in text and "3 2" in text
     picture = tmp_path / "new folder" / "picture.png"
     report.save_picture(scores, "title", picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -297,9 +345,7 @@ def test_report_shows_every_format(tmp_path):
 
 @pytest.mark.parametrize("width", [5, 20, 300])
 def test_streamed_lines_lose_nothing(width):
-    pytest.importorskip("rich", reason="examples/smollm2/requirements.txt is not installed")
-    pytest.importorskip("tokenizers", reason="examples/smollm2/requirements.txt is not installed")
-    pytest.importorskip("gguf", reason="examples/smollm2/requirements.txt is not installed")
+    needs("rich", "jinja2", "tokenizers", "gguf", "threadpoolctl")
     from examples.smollm2.answer_view import _full_line
 
     text = "A line.\n\nAnother one, which is longer; averylongwordwithoutanyplacetobreak it at.\nEnd"
@@ -319,8 +365,7 @@ def test_streamed_lines_lose_nothing(width):
 
 @pytest.fixture(scope="module")
 def model_file():
-    for module in ("gguf", "tokenizers", "jinja2", "rich", "threadpoolctl"):
-        pytest.importorskip(module, reason="examples/smollm2/requirements.txt is not installed")
+    needs("gguf", "tokenizers", "jinja2", "threadpoolctl")
     from examples.smollm2.errors import SetupError
     from examples.smollm2.gguf_model import ModelFile, find_weights
 
@@ -379,7 +424,7 @@ def test_the_text_for_perplexity_is_long_enough(tokenizer):
 
 
 def test_the_model_answers_in_a_batch_as_alone(model_file, tokenizer):
-    from examples.smollm2.engine import Engine, Request
+    from examples.smollm2.engine import Request
     from examples.smollm2.model import Llama
 
     model = Llama(model_file.hyperparameters(), model_file.weights())
@@ -388,7 +433,7 @@ def test_the_model_answers_in_a_batch_as_alone(model_file, tokenizer):
 
     def answers(requests, name, running):
         cache = PagedCache(FORMATS[name], model.parameters, num_pages=18, page_size=16)
-        return [tokenizer.decode(s.produced) for s in Engine(model, cache, max_running=running).run(requests)]
+        return [tokenizer.decode(ids) for ids in produced(model, cache, requests, max_running=running)]
 
     together = answers(requests, "f32", 3)
     assert together == [answers([request], "f32", 1)[0] for request in requests]

@@ -3,8 +3,17 @@
 #include <algorithm>
 #include <ostream>
 #include <sstream>
+#include <utility>
+
+#include "tests/support/random.h"
 
 namespace quire::test {
+namespace {
+
+// Streams of random numbers, apart from those of tensors.cc.
+enum Stream : uint64_t { kPositions = 100, kKeyRange };
+
+}  // namespace
 
 int64_t Case::n() const {
     int64_t total = 0;
@@ -24,14 +33,32 @@ double Case::multiplications() const {
     return pairs * H * (D + Dv);
 }
 
-void Case::visible(int64_t b, int64_t i, int64_t* begin, int64_t* end) const {
+uint64_t Case::id(int64_t b) const {
+    const uint64_t given = sequences[size_t(b)].id;
+    return given != 0 ? given : uint64_t(b) + 1;
+}
+
+int64_t Case::position(int64_t b, int64_t i) const {
     const Lengths& s = sequences[size_t(b)];
-    const int64_t position = s.keys - s.queries + i;
-    *begin = 0;
-    *end = s.keys;
-    if (alibi || (causal && b >= decoding_batches)) *end = std::min(*end, position + 1);
-    if (has_window && window_left >= 0) *begin = std::max(*begin, position - window_left);
-    if (has_window && window_right >= 0) *end = std::min(*end, position + window_right + 1);
+    if (positions) return Random(seed, kPositions, id(b)).between(-3, s.keys + 3) + i;
+    return causal_corner == 1 ? i : s.keys - s.queries + i;
+}
+
+void Case::key_range(int64_t b, int64_t* begin, int64_t* end) const {
+    const int64_t T = sequences[size_t(b)].keys;
+    Random random(seed, kKeyRange, id(b));
+    *begin = key_ranges ? random.between(0, T) : 0;
+    *end = key_ranges ? random.between(0, T) : T;
+    // Most ranges hold keys.
+    if (*end < *begin && random.below(4) != 0) std::swap(*begin, *end);
+}
+
+void Case::visible(int64_t b, int64_t i, int64_t* begin, int64_t* end) const {
+    const int64_t at = position(b, i);
+    key_range(b, begin, end);
+    if (alibi || (causal && b >= decoding_batches)) *end = std::min(*end, at + 1);
+    if (has_window && window_left >= 0) *begin = std::max(*begin, at - window_left);
+    if (has_window && window_right >= 0) *end = std::min(*end, at + window_right + 1);
     *end = std::max(*end, *begin);
 }
 
@@ -46,14 +73,19 @@ std::string Case::name() const {
     const char* places[] = {" dense", " offsets", " pages:"};
     out << places[int(placement)];
     if (placement == Placement::pages) out << page_size;
-    out << " layout" << layout << (flush == Flush::end ? "" : " flush:begin") << (spread ? " spread" : "");
+    out << " layout" << layout << (flush == Flush::end ? "" : " flush:begin") << (spread ? " spread" : "")
+        << (unaligned ? " unaligned" : "") << (clean ? " clean" : "");
     if (scale != 0) out << " scale:" << scale;
     if (causal) out << " causal";
     if (alibi) out << " alibi";
+    if (causal_corner != 0) out << " corner:" << causal_corner;
+    if (positions) out << " positions";
+    if (key_ranges) out << " ranges";
     if (has_window) out << " window:" << window_left << "," << window_right;
     if (soft_cap != 0) out << " cap:" << soft_cap;
     if (mask_rank != 0)
         out << " mask" << mask_rank << (mask_shared ? "shared:" : ":") << type_name(mask_type);
+    if (tree) out << " tree";
     if (sinks) out << " sinks";
     if (decoding_batches != 0) out << " decoding:" << decoding_batches;
     if (!lse) out << " no-lse";
@@ -81,6 +113,7 @@ quire_attention_desc desc_of(const Case& c) {
     desc.scale = c.scale;
     desc.is_causal = c.causal;
     desc.is_alibi = c.alibi;
+    desc.causal_corner = c.causal_corner;
     desc.has_window = c.has_window;
     desc.window_left = c.window_left;
     desc.window_right = c.window_right;

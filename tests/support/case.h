@@ -31,16 +31,22 @@ struct Case {
     int page_size = 16;        // with Placement::pages
     int layout = 0;            // strides of a PMX cache_layout
     Flush flush = Flush::end;  // which guard pages the tensors touch
+    bool unaligned = false;    // all tensors begin at odd addresses
+    bool clean = false;        // what is no live number is 0, not NaN
     bool spread = false;       // gaps between the rows of query, output and lse, and in the index tensors
 
     float scale = 0;
     bool causal = false, alibi = false;
+    int causal_corner = 0;
+    bool positions = false;   // query_positions, drawn from before the keys to past them
+    bool key_ranges = false;  // key_begin and key_end, drawn
     bool has_window = false;
     int window_left = -1, window_right = -1;
     float soft_cap = 0;
-    int mask_rank = 0;         // 0: no mask
-    bool mask_shared = false;  // rank 3: [1, n, columns], not [H, n, columns]
-    quire_type mask_type = QUIRE_F32;
+    int mask_rank = 0;                 // 0: no mask
+    bool mask_shared = false;          // rank 3: [1, n, columns], not [H, n, columns]
+    quire_type mask_type = QUIRE_F32;  // or F16, BF16, BOOL
+    bool tree = false;                 // tree_mask, drawn
     bool sinks = false;
     int64_t decoding_batches = 0;
     bool lse = true;
@@ -53,6 +59,10 @@ struct Case {
     int64_t all_keys() const;        // kvstarts[B]
     double multiplications() const;  // of the two products, for budgets
 
+    // Of the numbers of sequence b.
+    uint64_t id(int64_t b) const;
+    int64_t position(int64_t b, int64_t i) const;
+    void key_range(int64_t b, int64_t* begin, int64_t* end) const;
     // Keys that query i of sequence b sees before any mask, as the header says it.
     void visible(int64_t b, int64_t i, int64_t* begin, int64_t* end) const;
 

@@ -58,7 +58,7 @@ bool fit_format(quire_format* format, int dim) {
 void add_formats(Cover* cover) {
     cover->factor(kFormatCount, [](Case* c, int i) { c->key_format = format_of(kFormats[i]); });
     cover->factor(kFormatCount, [](Case* c, int i) { c->value_format = format_of(kFormats[i]); });
-    cover->factor(3, [](Case* c, int i) { c->type = i == 0 ? QUIRE_F32 : i == 1 ? QUIRE_F16 : QUIRE_BF16; });
+    cover->factor(4, [](Case* c, int i) { c->type = i < 2 ? QUIRE_F32 : i == 2 ? QUIRE_F16 : QUIRE_BF16; });
 }
 
 void add_head_sizes(Cover* cover) {
@@ -95,33 +95,43 @@ void add_layouts(Cover* cover) {
     });
     cover->factor(4, [](Case* c, int i) { c->layout = i; });
     cover->factor(2, [](Case* c, int i) { c->flush = i == 0 ? Flush::end : Flush::begin; });
-    cover->factor(2, [](Case* c, int i) { c->spread = i == 1; });
+    cover->factor(3, [](Case* c, int i) {
+        c->spread = i == 1;
+        c->unaligned = i == 2;
+    });
 }
 
 void add_options(Cover* cover) {
-    cover->factor(2, [](Case* c, int i) { c->causal = i == 1; });
+    cover->factor(3, [](Case* c, int i) { c->causal = i > 0; });
     cover->factor(3, [](Case* c, int i) { c->alibi = i == 1; });
-    cover->factor(7, [](Case* c, int i) {
-        const int left[] = {-1, 0, 5, 200, -1, 70, 2000}, right[] = {-1, 0, -1, 3, 2, 64, 0};
+    cover->factor(4, [](Case* c, int i) {
+        c->causal_corner = i == 1;
+        c->positions = i == 2;
+    });
+    cover->factor(3, [](Case* c, int i) { c->key_ranges = i == 1; });
+    cover->factor(8, [](Case* c, int i) {
+        const int left[] = {-1, -1, 0, 5, 200, -1, 70, 2000}, right[] = {-1, -1, 0, -1, 3, 2, 64, 0};
         c->has_window = i > 0;
         c->window_left = left[i];
         c->window_right = right[i];
     });
-    cover->factor(3, [](Case* c, int i) { c->soft_cap = i == 0 ? 0.f : i == 1 ? 0.7f : 20.f; });
-    cover->factor(7, [](Case* c, int i) {
-        c->mask_rank = i < 2 ? 0 : i < 4 ? 2 : 3;
+    cover->factor(4, [](Case* c, int i) { c->soft_cap = i < 2 ? 0.f : i == 2 ? 0.7f : 20.f; });
+    cover->factor(8, [](Case* c, int i) {
+        const quire_type types[] = {QUIRE_F32, QUIRE_F16, QUIRE_BF16, QUIRE_BOOL};
+        c->mask_rank = i < 3 ? 0 : i < 5 ? 2 : 3;
         c->mask_shared = i == 6;
-        c->mask_type = i % 2 == 0 ? QUIRE_F32 : QUIRE_F16;
+        c->mask_type = types[i % 4];
     });
+    cover->factor(4, [](Case* c, int i) { c->tree = i == 1; });
     cover->factor(2, [](Case* c, int i) { c->sinks = i == 1; });
-    cover->factor(3, [](Case* c, int i) { c->decoding_batches = std::min<int64_t>(i, c->B()); });
+    cover->factor(3, [](Case* c, int i) { c->decoding_batches = i; });
     cover->factor(4, [](Case* c, int i) { c->lse = i != 3; });
     cover->factor(3, [](Case* c, int i) { c->scale = i == 0 ? 0.f : i == 1 ? 0.3f : -0.05f; });
 }
 
 bool fit(Case* c, double most_multiplications) {
     return fit_format(&c->key_format, c->D) && fit_format(&c->value_format, c->Dv) &&
-           c->multiplications() <= most_multiplications;
+           c->decoding_batches <= c->B() && c->multiplications() <= most_multiplications;
 }
 
 }  // namespace quire::test

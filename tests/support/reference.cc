@@ -78,11 +78,10 @@ private:
             const Real* key = &rows_.keys[size_t(d * rows_.T)];
             for (int64_t j = begin_; j < end_; ++j) scores_[size_t(j)] += q * key[j];
         }
-        const Lengths& s = c_.sequences[size_t(b_)];
         for (int64_t j = begin_; j < end_; ++j) {
             Real x = scores_[size_t(j)] * scale;
             if (c_.soft_cap > 0) x = Real(c_.soft_cap) * std::tanh(x / Real(c_.soft_cap));
-            if (c_.alibi) x += Real(alibi_slope(h_, c_.H)) * Real(j - (s.keys - s.queries + i_));
+            if (c_.alibi) x += Real(alibi_slope(h_, c_.H)) * Real(j - c_.position(b_, i_));
             const Real mask = Real(t_.mask_at(token_, h_, b_, j));
             scores_[size_t(j)] = mask == kHidden ? kHidden : x + mask;
         }

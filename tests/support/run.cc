@@ -1,6 +1,7 @@
 #include "tests/support/run.h"
 
 #include <gtest/gtest.h>
+#include <tbb/global_control.h>
 
 #include <condition_variable>
 #include <map>
@@ -93,6 +94,8 @@ quire_context* context_of(const std::string& target, int threads) {
     struct Destroy {
         void operator()(quire_context* context) const { quire_context_destroy(context); }
     };
+    // As many threads as a context asks for, also where the machine has fewer processors.
+    static const tbb::global_control workers(tbb::global_control::max_allowed_parallelism, 8);
     static std::map<std::pair<std::string, int>, std::unique_ptr<quire_context, Destroy>> contexts;
     auto& context = contexts[{target, threads}];
     if (!context) {

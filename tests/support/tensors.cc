@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace quire::test {
 namespace {
@@ -9,10 +10,11 @@ namespace {
 constexpr uint8_t kSentinel = 0xcd;
 
 // Streams of random numbers of a case.
-enum Stream : uint64_t { kQuery, kKey, kValue, kMask, kSinks, kPlacement };
+enum Stream : uint64_t { kQuery, kKey, kValue, kMask, kTree, kSinks, kPlacement };
 
 // NaN and Inf by turns; bytes that are no valid code.
-void fill_dead(GuardedBuffer* buffer, quire_type type) {
+void fill_dead(bool clean, GuardedBuffer* buffer, quire_type type) {
+    if (clean) return buffer->fill(0);
     const uint32_t f32[] = {0x7fc00001, 0x7f800000, 0xffc00000, 0xff800000};
     const uint16_t f16[] = {0x7e01, 0x7c00, 0xfe00, 0xfc00}, bf16[] = {0x7fc1, 0x7f80, 0xffc0, 0xff80};
     const uint8_t codes[] = {0x80, 0x88, 0x7f, 0x08, 0x9b};
@@ -24,13 +26,13 @@ void fill_dead(GuardedBuffer* buffer, quire_type type) {
     }
 }
 
-// Which bytes from the first to the last element belong to none.
-std::vector<uint8_t> gaps_of(const quire_tensor& view) {
-    std::vector<uint8_t> gaps(extent(view), 1);
+// Which bytes of the view's buffer belong to no element.
+std::vector<uint8_t> gaps_of(const GuardedBuffer& buffer, const quire_tensor& view) {
+    std::vector<uint8_t> gaps(buffer.size(), 1);
     const int64_t bytes = type_bits(view.type) / 8 * (view.rank == 3 ? view.shape[2] : 1);
     for (int64_t i = 0; i < view.shape[0]; ++i)
         for (int64_t j = 0; j < view.shape[1]; ++j) {
-            const auto begin = gaps.begin() + (element(view, i, j) - static_cast<char*>(view.data));
+            const auto begin = gaps.begin() + (element(view, i, j) - buffer.as<char>());
             std::fill(begin, begin + bytes, uint8_t(0));
         }
     return gaps;
@@ -89,11 +91,11 @@ void CacheSide::load(int64_t slot, int head, float* values) const {
     decode_row(format, dim, row(slot, head), scales_of(slot, head), values);
 }
 
-void CacheSide::poison(int64_t slot, int head) {
+void CacheSide::poison(int64_t slot, int head, float number) {
     if (is_quantised(format))
-        store_number(format.scale_type, scales_of(slot, head), 0, NAN);
+        store_number(format.scale_type, scales_of(slot, head), 0, number);
     else
-        store_number(format.type, row(slot, head), 0, NAN);
+        store_number(format.type, row(slot, head), 0, number);
 }
 
 // ---- Tensors ----
@@ -105,20 +107,17 @@ Tensors::Tensors(const Case& c) : spec(c) {
     make_cache(&key, spec.key_format, spec.D);
     make_cache(&value, spec.value_format, spec.Dv);
     make_mask();
+    make_tree();
     make_sinks();
     make_outputs();
 }
 
-uint64_t Tensors::id(int64_t b) const {
-    const uint64_t id = spec.sequences[size_t(b)].id;
-    return id != 0 ? id : uint64_t(b) + 1;
+GuardedBuffer Tensors::allocate(quire_tensor* view) const {
+    GuardedBuffer buffer(extent(*view) + (spec.unaligned ? 1 : 0), spec.flush);
+    view->data = buffer.as<char>() + (spec.unaligned && spec.flush == Flush::begin ? 1 : 0);
+    return buffer;
 }
 
-GuardedBuffer Tensors::allocate(const quire_tensor& view) const {
-    return GuardedBuffer(extent(view), spec.flush);
-}
-
-// [rows, heads, dim], with gaps where the case asks for them.
 quire_tensor Tensors::rows_of_heads(quire_type type, int64_t rows, int heads, int dim) const {
     const int64_t shape[] = {rows, heads, dim};
     quire_tensor view = quire_tensor_of(nullptr, type, 3, shape);
@@ -171,10 +170,10 @@ GuardedBuffer Tensors::make_index(const std::vector<int64_t>& values, quire_tens
     const int64_t count = int64_t(values.size());
     *view = quire_tensor_of(nullptr, QUIRE_INT64, 1, &count);
     if (spec.spread) view->strides[0] = 2;
-    GuardedBuffer buffer = allocate(*view);
+    GuardedBuffer buffer = allocate(view);
     buffer.fill_with<int64_t>(-77);
-    for (int64_t i = 0; i < count; ++i) buffer.as<int64_t>()[i * view->strides[0]] = values[size_t(i)];
-    view->data = buffer.data();
+    for (int64_t i = 0; i < count; ++i)
+        std::memcpy(element(*view, i, 0), &values[size_t(i)], sizeof values[0]);
     return buffer;
 }
 
@@ -194,6 +193,17 @@ void Tensors::make_indices() {
         }
     }
     cachestarts = make_index(table, &cachestarts_view);
+    std::vector<int64_t> at, begins, ends;
+    for (int64_t b = 0; b < spec.B(); ++b) {
+        int64_t begin = 0, end = 0;
+        spec.key_range(b, &begin, &end);
+        at.push_back(spec.position(b, 0));
+        begins.push_back(begin);
+        ends.push_back(end);
+    }
+    positions = make_index(at, &positions_view);
+    key_begin = make_index(begins, &key_begin_view);
+    key_end = make_index(ends, &key_end_view);
     if (spec.placement != Placement::pages) return;
     quire_tensor& view = cachestarts_view;
     view.rank = 2;
@@ -205,11 +215,10 @@ void Tensors::make_indices() {
 
 void Tensors::make_query() {
     query_view = rows_of_heads(spec.type, spec.n(), spec.H, spec.D);
-    query = allocate(query_view);
-    query_view.data = query.data();
-    fill_dead(&query, spec.type);
+    query = allocate(&query_view);
+    fill_dead(spec.clean, &query, spec.type);
     for (int64_t b = 0; b < spec.B(); ++b) {
-        Random random(spec.seed, kQuery, id(b));
+        Random random(spec.seed, kQuery, spec.id(b));
         for (int64_t token = first_token(b); token < first_token(b + 1); ++token)
             for (int h = 0; h < spec.H; ++h)
                 for (int d = 0; d < spec.D; ++d)
@@ -228,18 +237,16 @@ void Tensors::make_cache(CacheSide* side, const quire_format& format, int dim) {
         set_layout(spec.layout, view);
         if (spec.spread) ignore_single(view);
     }
-    side->rows = allocate(side->rows_view);
-    fill_dead(&side->rows, format.type);
+    side->rows = allocate(&side->rows_view);
+    fill_dead(spec.clean, &side->rows, format.type);
     if (groups > 0) {
-        side->scales = allocate(side->scales_view);
-        fill_dead(&side->scales, format.scale_type);
+        side->scales = allocate(&side->scales_view);
+        fill_dead(spec.clean, &side->scales, format.scale_type);
     }
-    side->rows_view.data = side->rows.data();
-    side->scales_view.data = side->scales.data();
 
     std::vector<float> row(static_cast<size_t>(dim));
     for (int64_t b = 0; b < spec.B(); ++b) {
-        Random random(spec.seed, side == &key ? kKey : kValue, id(b));
+        Random random(spec.seed, side == &key ? kKey : kValue, spec.id(b));
         for (int64_t t = 0; t < spec.sequences[size_t(b)].keys; ++t)
             for (int head = 0; head < spec.Hk; ++head) {
                 for (float& x : row) x = random.normal();
@@ -256,13 +263,12 @@ void Tensors::make_mask() {
     const int64_t shape[] = {heads, spec.n(), spec.all_keys() + padding};
     mask_view =
         quire_tensor_of(nullptr, spec.mask_type, spec.mask_rank, spec.mask_rank == 3 ? shape : shape + 1);
-    mask = allocate(mask_view);
-    mask_view.data = mask.data();
-    fill_dead(&mask, spec.mask_type);
+    mask = allocate(&mask_view);
+    fill_dead(spec.clean, &mask, spec.mask_type);
     for (int64_t b = 0; b < spec.B(); ++b)
         for (int64_t token = first_token(b); token < first_token(b + 1); ++token)
             for (int h = 0; h < heads; ++h) {
-                Random random(spec.seed, kMask, id(b), uint64_t(token - first_token(b)), uint64_t(h));
+                Random random(spec.seed, kMask, spec.id(b), uint64_t(token - first_token(b)), uint64_t(h));
                 const bool blind = random.below(6) == 0;
                 for (int64_t t = 0; t < spec.sequences[size_t(b)].keys; ++t) {
                     const float number = random.normal();
@@ -271,32 +277,49 @@ void Tensors::make_mask() {
             }
 }
 
+// New keys are seen or not by turns of chance; words past the sequence's own are never read as bits that
+// matter.
+void Tensors::make_tree() {
+    if (!spec.tree) return;
+    int64_t most = 1;
+    for (const Lengths& s : spec.sequences) most = std::max(most, s.queries);
+    const int64_t shape[] = {spec.n(), (most + 63) / 64};
+    tree_view = quire_tensor_of(nullptr, QUIRE_INT64, 2, shape);
+    tree = allocate(&tree_view);
+    for (int64_t b = 0; b < spec.B(); ++b) {
+        Random random(spec.seed, kTree, spec.id(b));
+        for (int64_t token = first_token(b); token < first_token(b + 1); ++token)
+            for (int64_t word = 0; word < shape[1]; ++word) {
+                const uint64_t seen = random.bits() | random.bits();
+                std::memcpy(element(tree_view, token, word), &seen, sizeof seen);
+            }
+    }
+}
+
 void Tensors::make_sinks() {
     if (!spec.sinks) return;
     const int64_t shape[] = {spec.H};
     sinks_view = quire_tensor_of(nullptr, QUIRE_F32, 1, shape);
     if (spec.spread) sinks_view.strides[0] = 3;
-    sinks = allocate(sinks_view);
-    sinks_view.data = sinks.data();
-    fill_dead(&sinks, QUIRE_F32);
+    sinks = allocate(&sinks_view);
+    fill_dead(spec.clean, &sinks, QUIRE_F32);
     Random random(spec.seed, kSinks);
     for (int h = 0; h < spec.H; ++h) {
         const float number = random.normal() * 3;
-        sinks.as<float>()[h * sinks_view.strides[0]] = h % 5 == 4 ? -INFINITY : number;  // -inf: as without
+        store_number(QUIRE_F32, element(sinks_view, h, 0), 0,
+                     h % 5 == 4 ? -INFINITY : number);  // -inf: as without
     }
 }
 
 void Tensors::make_outputs() {
     output_view = rows_of_heads(spec.type, spec.n(), spec.H, spec.Dv);
-    output = allocate(output_view);
-    output_view.data = output.data();
+    output = allocate(&output_view);
     quire_tensor lse_rows = rows_of_heads(QUIRE_F32, spec.n(), spec.H, 1);
     lse_view = lse_rows;
     lse_view.rank = 2;
-    lse = allocate(lse_view);
-    lse_view.data = lse.data();
-    output_gaps_ = gaps_of(output_view);
-    lse_gaps_ = gaps_of(lse_view);
+    lse = allocate(&lse_view);
+    output_gaps_ = gaps_of(output, output_view);
+    lse_gaps_ = gaps_of(lse, lse_view);
 }
 
 float Tensors::query_at(int64_t token, int h, int d) const {
@@ -313,15 +336,28 @@ char* mask_element(const Tensors& t, int64_t token, int h, int64_t column) {
 }  // namespace
 
 float Tensors::mask_at(int64_t token, int h, int64_t b, int64_t t) const {
+    if (spec.tree) {
+        const Lengths& s = spec.sequences[size_t(b)];
+        const int64_t j = t - (s.keys - s.queries);
+        uint64_t seen = 0;
+        if (j >= 0) std::memcpy(&seen, element(tree_view, token, j / 64), sizeof seen);
+        if (j >= 0 && !(seen >> (j % 64) & 1)) return -INFINITY;
+    }
     if (spec.mask_rank == 0) return 0;
-    return load_number(spec.mask_type, mask_element(*this, token, h, key_starts_[size_t(b)] + t), 0);
+    const char* at = mask_element(*this, token, h, key_starts_[size_t(b)] + t);
+    if (spec.mask_type == QUIRE_BOOL) return *at != 0 ? 0.f : -INFINITY;
+    return load_number(spec.mask_type, at, 0);
 }
 
 void Tensors::set_mask(int64_t token, int h, int64_t b, int64_t t, float number) {
-    store_number(spec.mask_type, mask_element(*this, token, h, key_starts_[size_t(b)] + t), 0, number);
+    char* at = mask_element(*this, token, h, key_starts_[size_t(b)] + t);
+    if (spec.mask_type == QUIRE_BOOL)
+        *at = number == -INFINITY ? 0 : char(1 + t % 3);  // anything but 0 is true
+    else
+        store_number(spec.mask_type, at, 0, number);
 }
 
-float Tensors::sink(int h) const { return sinks.as<float>()[h * sinks_view.strides[0]]; }
+float Tensors::sink(int h) const { return load_number(QUIRE_F32, element(sinks_view, h, 0), 0); }
 
 float Tensors::output_at(int64_t token, int h, int d) const {
     return load_number(spec.type, element(output_view, token, h), d);
@@ -347,14 +383,20 @@ quire_attention_args Tensors::args() const {
     a.decoding_batches = spec.decoding_batches;
     a.output = &output_view;
     a.lse = spec.lse ? &lse_view : nullptr;
+    a.query_positions = spec.positions ? &positions_view : nullptr;
+    a.key_begin = spec.key_ranges ? &key_begin_view : nullptr;
+    a.key_end = spec.key_ranges ? &key_end_view : nullptr;
+    a.tree_mask = spec.tree ? &tree_view : nullptr;
     return a;
 }
 
 std::vector<GuardedBuffer*> Tensors::inputs() {
-    std::vector<GuardedBuffer*> all = {&query, &key.rows, &value.rows, &seqstarts, &kvstarts, &cachestarts};
+    std::vector<GuardedBuffer*> all = {&query,       &key.rows,  &value.rows, &seqstarts, &kvstarts,
+                                       &cachestarts, &positions, &key_begin,  &key_end};
     if (is_quantised(key.format)) all.push_back(&key.scales);
     if (is_quantised(value.format)) all.push_back(&value.scales);
     if (spec.mask_rank != 0) all.push_back(&mask);
+    if (spec.tree) all.push_back(&tree);
     if (spec.sinks) all.push_back(&sinks);
     return all;
 }

@@ -19,8 +19,8 @@ struct CacheSide {
     void* scales_of(int64_t slot, int head) const;
     void store(int64_t slot, int head, const std::vector<float>& values);
     void load(int64_t slot, int head, float* values) const;  // dequantised
-    // Makes the row NaN: its first element, or the scale of its first group.
-    void poison(int64_t slot, int head);
+    // Spoils the row: its first element, or the scale of its first group, becomes `number` (NaN, Inf).
+    void poison(int64_t slot, int head, float number);
 };
 
 class Tensors {
@@ -29,16 +29,18 @@ public:
 
     const Case spec;
     CacheSide key, value;
-    GuardedBuffer query, mask, sinks, seqstarts, kvstarts, cachestarts, output, lse;
-    quire_tensor query_view, mask_view, sinks_view, seqstarts_view, kvstarts_view, cachestarts_view,
-        output_view, lse_view;
+    GuardedBuffer query, mask, tree, sinks, seqstarts, kvstarts, cachestarts, positions, key_begin, key_end,
+        output, lse;
+    quire_tensor query_view, mask_view, tree_view, sinks_view, seqstarts_view, kvstarts_view,
+        cachestarts_view, positions_view, key_begin_view, key_end_view, output_view, lse_view;
 
     int64_t slots() const { return slots_; }
     int64_t slot(int64_t b, int64_t t) const;  // where position t of sequence b is
     int64_t first_token(int64_t b) const { return starts_[size_t(b)]; }
 
     float query_at(int64_t token, int h, int d) const;
-    float mask_at(int64_t token, int h, int64_t b, int64_t t) const;  // 0 without a mask
+    // What mask and tree add to the score, -inf where they hide the key.
+    float mask_at(int64_t token, int h, int64_t b, int64_t t) const;
     void set_mask(int64_t token, int h, int64_t b, int64_t t, float number);
     float sink(int h) const;
     float output_at(int64_t token, int h, int d) const;
@@ -51,19 +53,23 @@ public:
     // Bytes of output and lse that belong to no element still hold the sentinel.
     bool gaps_intact() const;
 
+    // ---- for tensors beyond these ----
+
+    // [rows, heads, dim], with gaps where the case asks for them; without data.
+    quire_tensor rows_of_heads(quire_type type, int64_t rows, int heads, int dim) const;
+    // Memory for the view's extent; sets its data.
+    GuardedBuffer allocate(quire_tensor* view) const;
+
 private:
     void place();
     void make_indices();
     void make_query();
     void make_cache(CacheSide* side, const quire_format& format, int dim);
     void make_mask();
+    void make_tree();
     void make_sinks();
     void make_outputs();
     std::vector<GuardedBuffer*> inputs();
-    uint64_t id(int64_t b) const;
-    // Extent of the view in bytes, all of it `pattern`.
-    GuardedBuffer allocate(const quire_tensor& view) const;
-    quire_tensor rows_of_heads(quire_type type, int64_t rows, int heads, int dim) const;
     GuardedBuffer make_index(const std::vector<int64_t>& values, quire_tensor* view) const;
 
     int64_t slots_ = 0;

@@ -1,0 +1,40 @@
+// Cached keys and values: how rows are stored and where each position of a sequence is.
+#pragma once
+#include "src/tensors.h"
+
+namespace quire {
+
+struct CacheSpec {
+    int Hk, D, Dv;
+    quire_format key_format, value_format;
+    int64_t page_size;  // 0: offsets
+};
+
+// Rows of keys and values and where each position of a sequence is.
+struct CacheView {
+    RowView key, value, key_scale, value_scale;
+    IndexView starts;       // [B] or [B, MaxP]; none: position t is row t of the sequence
+    int64_t page_size = 0;  // 0: offsets
+    bool batched = false;   // every sequence has rows of its own: [B, T, Hk, ...]
+    int64_t slots = 0;      // rows, of one sequence where batched
+    int64_t max_pages = 0;
+    int64_t row(int64_t b, int64_t t) const {
+        if (!starts) return t;
+        return page_size == 0 ? starts(b) + t : starts(b, t / page_size) + t % page_size;
+    }
+};
+
+struct CacheTensors {
+    const quire_tensor *key, *value;  // [slots, Hk, D or Dv] or [B, T, Hk, D or Dv]
+    const quire_tensor *key_scale,
+        *value_scale;  // the same, last dimension D / quant_group; null: not quantised
+    const quire_tensor* cachestarts;
+};
+
+// All but the starts.
+Status check_cache(const CacheTensors& tensors, const CacheSpec& spec, int64_t B, CacheView* cache);
+Status check_cachestarts(const quire_tensor* cachestarts, int64_t B, int64_t page_size, CacheView* cache);
+// Every start that positions 0 .. keys - 1 of sequence b use is in the cache.
+Status check_positions(const CacheView& cache, int64_t b, int64_t keys);
+
+}  // namespace quire

@@ -1,0 +1,190 @@
+// What is not a number: nowhere from rows that are not live or not seen, everywhere it belongs from those
+// that are.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/half.h"
+#include "tests/support/check.h"
+
+namespace quire::test {
+namespace {
+
+const quire_format kFormats[] = {plain_format(QUIRE_F32), plain_format(QUIRE_F16), plain_format(QUIRE_BF16),
+                                 quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT4, 24, QUIRE_F32)};
+
+// Decode of one token and of two, tiles of one panel and of several, key ranges that are merged, a window, a
+// mask.
+std::vector<Case> shapes(const quire_format& format) {
+    Case c;
+    c.D = c.Dv = 48;
+    c.H = 6;
+    c.Hk = 2;
+    c.key_format = c.value_format = format;
+    c.placement = Placement::pages;
+    c.page_size = 16;
+    c.causal = true;
+    std::vector<Case> list;
+    for (const std::vector<Lengths>& sequences : {std::vector<Lengths>{{1, 70}, {1, 3}},
+                                                  {{2, 130}, {2, 2}},
+                                                  {{20, 150}, {9, 9}},
+                                                  {{90, 90}},
+                                                  {{2, 2100}},
+                                                  {{5, 4200}}}) {
+        c.sequences = sequences;
+        c.type = list.size() % 2 == 0 ? QUIRE_F32 : QUIRE_F16;
+        list.push_back(c);
+    }
+    c.sequences = {{2, 200}, {30, 200}};
+    c.has_window = true;
+    c.window_left = 20;
+    list.push_back(c);
+    c.mask_rank = 3;
+    list.push_back(c);
+    return list;
+}
+
+// Live positions: of a random sequence with keys, often one of the last keys, which causal rows see or do
+// not.
+struct Position {
+    int64_t b, t;
+    int head;
+};
+Position draw(const Case& c, Random* random) {
+    for (;;) {
+        const int64_t b = random->below(c.B()), T = c.sequences[size_t(b)].keys;
+        if (T == 0) continue;
+        const int64_t last = std::min<int64_t>(T, c.sequences[size_t(b)].queries + 2);
+        return {b, random->chance(0.6) ? T - 1 - random->below(last) : random->below(T),
+                int(random->below(c.Hk))};
+    }
+}
+
+int count_nan(const Outcome& outcome) {
+    int count = 0;
+    for (float x : outcome.output) count += std::isnan(x);
+    return count;
+}
+
+// What is dead changes no bit.
+TEST(AttentionNan, QuickDeadSlots) {
+    for (const quire_format& format : kFormats) {
+        for (Case c : shapes(format)) {
+            c.spread = true;
+            Tensors poisoned(c);
+            c.clean = true;
+            Tensors clean(c);
+            for (const Target* target : jit_targets()) {
+                Way way;
+                way.target = target->name;
+                EXPECT_TRUE(run(poisoned, way) == run(clean, way)) << c << " on " << target->name;
+            }
+        }
+    }
+}
+
+// NaN in one live row of keys or values, or Inf in a key: where the definition says, and nowhere else.
+TEST(AttentionNan, LiveRows) {
+    Random random(31);
+    int reached = 0;
+    for (const quire_format& format : kFormats) {
+        for (const Case& c : shapes(format)) {
+            for (int i = 0; i < 12; ++i) {
+                Tensors tensors(c);
+                const Position at = draw(c, &random);
+                CacheSide& side = i % 2 == 0 ? tensors.key : tensors.value;
+                side.poison(tensors.slot(at.b, at.t), at.head,
+                            i % 4 < 2          ? NAN
+                            : i == 2 || i == 3 ? -INFINITY
+                                               : INFINITY);
+                SCOPED_TRACE("poisoned " + std::string(i % 2 == 0 ? "key " : "value ") +
+                             std::to_string(at.t) + " of sequence " + std::to_string(at.b) + ", kv head " +
+                             std::to_string(at.head));
+                check(tensors, jit_targets());
+                reached += count_nan(run(tensors, Way())) > 0;
+            }
+        }
+    }
+    EXPECT_GT(reached, 100);  // the test poisons rows that matter
+}
+
+TEST(AttentionNan, QuickLiveRows) {
+    Random random(32);
+    for (const Case& c : shapes(kFormats[3])) {
+        for (int i = 0; i < 2; ++i) {
+            Tensors tensors(c);
+            const Position at = draw(c, &random);
+            (i == 0 ? tensors.key : tensors.value).poison(tensors.slot(at.b, at.t), at.head, NAN);
+            check(tensors, {&best_target()});
+        }
+    }
+}
+
+// A query that is NaN or Inf harms no other row, though it shares vectors with them.
+TEST(AttentionNan, Query) {
+    Random random(33);
+    for (const quire_format& format : kFormats) {
+        for (const Case& c : shapes(format)) {
+            Tensors tensors(c);
+            const int64_t token = random.below(c.n());
+            const int h = int(random.below(c.H));
+            store_number(c.type, element(tensors.query_view, token, h), random.below(c.D),
+                         random.chance(0.5) ? NAN : INFINITY);
+            check(tensors, jit_targets());
+        }
+    }
+}
+
+// A NaN of the mask reaches its row, if the key is seen; of a key that the mask hides nothing counts.
+TEST(AttentionNan, Mask) {
+    Random random(34);
+    for (const quire_format& format : kFormats) {
+        const Case c = shapes(format).back();
+        for (int i = 0; i < 20; ++i) {
+            Tensors tensors(c);
+            const Position at = draw(c, &random);
+            const int64_t token = tensors.first_token(at.b) + random.below(c.sequences[size_t(at.b)].queries);
+            const int h = int(random.below(c.H));
+            const float values[] = {NAN, INFINITY, -INFINITY};
+            tensors.set_mask(token, h, at.b, at.t, values[i % 3]);
+            if (i % 3 == 2)
+                for (CacheSide* side : {&tensors.key, &tensors.value})
+                    side->poison(tensors.slot(at.b, at.t), h / c.group(), NAN);
+            check(tensors, jit_targets());
+        }
+    }
+}
+
+// A row that sees nothing: zeros and -inf, or the sink.
+TEST(AttentionNan, QuickBlindRows) {
+    for (const bool sinks : {false, true}) {
+        for (const std::vector<Lengths>& sequences :
+             {std::vector<Lengths>{{1, 70}}, {{20, 70}}, {{2, 2100}}, {{9, 4200}}, {{1, 0}, {30, 0}}}) {
+            Case c;
+            c.D = c.Dv = 40;
+            c.H = c.Hk = 2;
+            c.sequences = sequences;
+            c.sinks = sinks;
+            c.mask_rank = c.all_keys() > 0 ? 2 : 0;
+            Tensors tensors(c);
+            for (int64_t token = 0; token < c.n(); ++token)
+                for (int64_t t = 0; t < c.all_keys(); ++t) tensors.set_mask(token, 0, 0, t, -INFINITY);
+            for (const Target* target : targets()) {
+                Way way;
+                way.target = target->name;
+                const Outcome got = run(tensors, way);
+                for (float x : got.output) ASSERT_EQ(float_bits(x), 0u) << c << " on " << target->name;
+                for (size_t i = 0; i < got.lse.size(); ++i) {
+                    const float sink = sinks ? tensors.sink(int(i % size_t(c.H))) : -INFINITY;
+                    if (sinks)
+                        ASSERT_FLOAT_EQ(got.lse[i], sink) << c << " on " << target->name;
+                    else
+                        ASSERT_EQ(got.lse[i], sink) << c << " on " << target->name;
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace quire::test

@@ -1,0 +1,166 @@
+// The same bits for any number of threads, any pool, any batch and any place in memory, run after run.
+#include <gtest/gtest.h>
+
+#include "tests/support/random.h"
+#include "tests/support/run.h"
+
+namespace quire::test {
+namespace {
+
+Case base(const quire_format& key, const quire_format& value) {
+    Case c;
+    c.key_format = key;
+    c.value_format = value;
+    c.D = 64;
+    c.Dv = 32;
+    c.H = 4;
+    c.Hk = 2;
+    c.causal = true;
+    c.placement = Placement::pages;
+    c.page_size = 16;
+    return c;
+}
+
+// Decode, a few tokens, tiles, row blocks and merged key ranges, in one batch.
+const std::vector<Lengths> kBatch = {{1, 70, 1},   {3, 1025, 2}, {40, 300, 3}, {1, 5000, 4},
+                                     {9, 4200, 5}, {2, 2, 6},    {300, 320, 7}};
+
+// For `portable`, which takes its time.
+const std::vector<Lengths> kSmallBatch = {{1, 70, 1}, {3, 105, 2}, {20, 60, 3}, {1, 1100, 4}};
+
+const std::vector<Lengths>& batch_for(const Target& target) { return target.jit() ? kBatch : kSmallBatch; }
+
+std::vector<Case> bases() {
+    Case alibi = base(plain_format(QUIRE_F16), plain_format(QUIRE_BF16));
+    alibi.alibi = true;
+    alibi.type = QUIRE_F16;
+    alibi.H = 6;  // three heads a kv head
+    Case masked = base(quantised(QUIRE_INT4, 8, QUIRE_F16), quantised(QUIRE_INT4, 32, QUIRE_F32));
+    masked.mask_rank = 2;
+    masked.sinks = true;
+    masked.soft_cap = 10;
+    return {base(plain_format(QUIRE_F32), plain_format(QUIRE_F32)),
+            base(quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, 16, QUIRE_F16)), alibi, masked};
+}
+
+Outcome run_on(const Case& c, const Target& target) {
+    Tensors tensors(c);
+    Way way;
+    way.target = target.name;
+    return run(tensors, way);
+}
+
+// Bytes of output and lse of sequence b.
+std::vector<uint8_t> part(const Case& c, const Outcome& outcome, int64_t b) {
+    int64_t first = 0;
+    for (int64_t i = 0; i < b; ++i) first += c.sequences[size_t(i)].queries;
+    const int64_t rows = c.sequences[size_t(b)].queries;
+    const int64_t output_row = c.H * c.Dv * type_bits(c.type) / 8, lse_row = c.H * 4;
+    const auto output = outcome.output_bytes.begin(), lse = outcome.lse_bytes.begin();
+    std::vector<uint8_t> bytes(output + first * output_row, output + (first + rows) * output_row);
+    bytes.insert(bytes.end(), lse + first * lse_row, lse + (first + rows) * lse_row);
+    return bytes;
+}
+
+void check_ways(const std::vector<Case>& cases, const std::vector<const Target*>& on) {
+    for (const Case& c : cases) {
+        Tensors tensors(c);
+        for (const Target* target : on) {
+            Way way;
+            way.target = target->name;
+            const Outcome alone = run(tensors, way);
+            for (const int threads : {1, 2, 3, 8, 0, -1, -2, -3, -5}) {
+                way.threads = threads > 0 ? threads : 1;
+                way.slices = threads > 0 ? 0 : -threads;
+                for (int repeat = 0; repeat < 2; ++repeat)
+                    EXPECT_TRUE(run(tensors, way) == alone) << c << " on " << way.name();
+            }
+        }
+    }
+}
+
+TEST(AttentionSameBits, Threads) {
+    std::vector<Case> cases = bases();
+    for (Case& c : cases) c.sequences = kBatch;
+    check_ways(cases, jit_targets());
+    for (Case& c : cases) c.sequences = kSmallBatch;
+    check_ways(cases, {find_target("portable")});
+}
+
+TEST(AttentionSameBits, QuickThreads) {
+    Case c = bases()[1];
+    c.sequences = {{1, 70}, {1, 3000}, {20, 40}};
+    check_ways({c}, {&best_target()});
+    c.sequences = kSmallBatch;
+    check_ways({c}, {find_target("portable")});
+}
+
+// Many small items: threads take them in a different order each time.
+TEST(AttentionSameBits, ManySequences) {
+    for (Case c : bases()) {
+        for (int i = 0; i < 60; ++i) c.sequences.push_back({1 + i % 4, 5 + i * 7});
+        check_ways({c}, {&best_target()});
+    }
+}
+
+TEST(AttentionSameBits, QuickAloneAndInBatch) {
+    for (const Target* target : targets()) {
+        for (Case c : bases()) {
+            c.sequences = batch_for(*target);
+            const Outcome together = run_on(c, *target);
+            for (int64_t b = 0; b < c.B(); ++b) {
+                Case alone = c;
+                alone.sequences = {c.sequences[size_t(b)]};
+                EXPECT_EQ(part(alone, run_on(alone, *target), 0), part(c, together, b))
+                    << alone << " on " << target->name;
+            }
+        }
+    }
+}
+
+TEST(AttentionSameBits, SequencesPermuted) {
+    Random random(41);
+    for (const Target* target : targets()) {
+        for (Case c : bases()) {
+            c.sequences = batch_for(*target);
+            const Outcome in_order = run_on(c, *target);
+            Case permuted = c;
+            random.shuffle(permuted.sequences);
+            permuted.sequences.insert(permuted.sequences.begin() + 2,
+                                      {0, 9, 99});  // neighbours without queries
+            const Outcome got = run_on(permuted, *target);
+            for (int64_t b = 0; b < permuted.B(); ++b) {
+                const uint64_t id = permuted.id(b);
+                if (id == 99) continue;
+                EXPECT_EQ(part(permuted, got, b), part(c, in_order, int64_t(id) - 1))
+                    << permuted << " on " << target->name;
+            }
+        }
+    }
+}
+
+// Pages in another order, of another size, offsets, dense; the strides of every layout; gaps; alignment.
+TEST(AttentionSameBits, Placement) {
+    for (const Target* target : targets()) {
+        for (Case c : bases()) {
+            c.sequences = {{1, 70, 1}, {3, target->jit() ? 1100 : 30, 2}, {20, 200, 3}};
+            const Outcome wanted = run_on(c, *target);
+            for (int change = 0; change < 12; ++change) {
+                Case other = c;
+                other.order_seed = uint64_t(change) + 2;
+                other.layout = change % 4;
+                other.flush = change % 3 == 0 ? Flush::begin : Flush::end;
+                other.spread = change % 2 == 0;
+                other.placement = change < 2   ? Placement::dense
+                                  : change < 5 ? Placement::offsets
+                                               : Placement::pages;
+                const int pages[] = {1, 3, 16, 128, 7};
+                other.page_size = pages[change % 5];
+                EXPECT_TRUE(run_on(other, *target) == wanted) << other << " on " << target->name;
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace quire::test

@@ -1,0 +1,167 @@
+// Generated append against encode_row, bit for bit; every byte that is not addressed stays.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/half.h"
+#include "tests/support/append.h"
+#include "tests/support/factors.h"
+#include "tests/support/kernel_rows.h"
+
+namespace quire::test {
+namespace {
+
+void check_on(const std::vector<const Target*>& on, const Case& c) {
+    Append append(c);
+    append.spoil();
+    for (const Target* target : on) {
+        append.forget();
+        const Append::Bytes wanted = append.expected();
+        Way way;
+        way.target = target->name;
+        append.run(way);
+        EXPECT_TRUE(append.same(wanted)) << "on " << target->name;
+    }
+}
+
+std::vector<Case> sweep(uint64_t seed, int count) {
+    Cover cover(seed);
+    add_formats(&cover);
+    add_head_sizes(&cover);
+    add_layouts(&cover);
+    cover.factor(6, [](Case* c, int i) {
+        const std::vector<Lengths> lengths[] = {{{1, 1}},     {{1, 40}},
+                                                {{33, 50}},   {{0, 5}, {1, 7}, {3, 3}, {0, 0}},
+                                                {{129, 129}}, {{5, 300}, {16, 16}}};
+        c->sequences = lengths[i];
+    });
+    return cover.cases(count, Case(),
+                       [](Case* c) { return c->placement != Placement::dense && fit(c, 1e9); });
+}
+
+TEST(KernelsAppend, Sweep) {
+    for (const Case& c : sweep(51, 300)) check_on(jit_targets(), c);
+}
+
+TEST(KernelsAppend, Quick) {
+    for (const Case& c : sweep(52, 40)) check_on({&best_target()}, c);
+}
+
+// Every tail of a row and of a group, for each type of input.
+TEST(KernelsAppend, EveryHeadSize) {
+    for (int D = 1; D <= 70; ++D)
+        for (quire_type input : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
+            for (quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16, QUIRE_INT8, QUIRE_INT4}) {
+                if (type == QUIRE_INT4 && D % 2 != 0) continue;
+                int group = 1 + D % 9;
+                while (D % group != 0) --group;
+                Case c;
+                c.type = input;
+                c.D = c.Dv = D;
+                c.placement = Placement::offsets;
+                c.key_format = type == QUIRE_INT8 || type == QUIRE_INT4 ? quantised(type, group, QUIRE_F16)
+                                                                        : plain_format(type);
+                c.value_format = type == QUIRE_INT8 || type == QUIRE_INT4 ? quantised(type, D, QUIRE_F32)
+                                                                          : plain_format(type);
+                c.sequences = {{9, 12}};
+                c.seed = uint64_t(D);
+                check_on(jit_targets(), c);
+            }
+}
+
+// Every f16 and bf16 number, into every format.
+TEST(KernelsAppend, EveryHalf) {
+    for (quire_type input : {QUIRE_F16, QUIRE_BF16})
+        for (const quire_format& format :
+             {plain_format(QUIRE_F32), plain_format(QUIRE_F16), plain_format(QUIRE_BF16),
+              quantised(QUIRE_INT8, 1, QUIRE_F16), quantised(QUIRE_INT8, 4, QUIRE_F32),
+              quantised(QUIRE_INT4, 2, QUIRE_F16)}) {
+            Case c;
+            c.type = input;
+            c.D = c.Dv = 64;
+            c.placement = Placement::offsets;
+            c.key_format = c.value_format = format;
+            c.sequences = {{1024, 1024}};
+            Append append(c);
+            append.forget();
+            for (int bits = 0; bits < 65536; ++bits) {
+                // Of NaN only the plain one: payloads may be shortened in different ways.
+                const uint16_t number = std::isnan(input == QUIRE_F16 ? half_to_float(uint16_t(bits))
+                                                                      : bfloat_to_float(uint16_t(bits)))
+                                            ? (input == QUIRE_F16 ? 0x7e00 : 0x7fc0)
+                                            : uint16_t(bits);
+                for (const quire_tensor* view : {&append.new_key, &append.new_value})
+                    reinterpret_cast<uint16_t*>(element(*view, bits / 64, 0))[bits % 64] = number;
+            }
+            const Append::Bytes wanted = append.expected();
+            for (const Target* target : jit_targets()) {
+                Way way;
+                way.target = target->name;
+                append.run(way);
+                EXPECT_TRUE(append.same(wanted)) << "on " << target->name;
+            }
+        }
+}
+
+TEST(KernelsAppend, QuickSameBits) {
+    Case c;
+    c.type = QUIRE_F16;
+    c.Hk = c.H = 3;
+    c.placement = Placement::pages;
+    c.key_format = quantised(QUIRE_INT8, 8, QUIRE_F16);
+    c.value_format = quantised(QUIRE_INT4, 32, QUIRE_F32);
+    c.sequences = {{1, 9}, {50, 80}, {0, 3}, {4, 4}};
+    for (const Target* target : targets()) {
+        Append append(c);
+        const Append::Bytes wanted = append.expected();
+        for (const int threads : {1, 2, 3, 8, 0, -1, -2, -3, -5}) {
+            Way way;
+            way.target = target->name;
+            way.threads = std::max(threads, 1);
+            way.slices = std::max(-threads, 0);
+            append.forget();
+            append.run(way);
+            EXPECT_TRUE(append.same(wanted)) << "on " << way.name();
+        }
+    }
+}
+
+// The kernel alone: row, scales and scratch of exactly the documented length, each against a guard page; a
+// spoilt caller.
+TEST(KernelsAppend, QuickKernelAlone) {
+    Random random(53);
+    for (const Target* target : jit_targets())
+        for (const RowShape& shape : row_shapes())
+            for (quire_type input : {QUIRE_F32, QUIRE_F16, QUIRE_BF16}) {
+                const jit::AppendKey key{target, input, shape.format, shape.dim};
+                const jit::RowKey row_key{target, shape.format, shape.dim, 0};
+                jit::Kernel<jit::AppendArgs> kernel;
+                ASSERT_TRUE(make_append_kernel(test_code_cache(), key, &kernel).ok());
+                for (const Flush flush : {Flush::end, Flush::begin}) {
+                    GuardedBuffer numbers(size_t(shape.dim * type_bits(input) / 8), flush),
+                        row(size_t(row_key.row_bytes()), flush),
+                        scales(size_t(row_key.groups() * type_bits(shape.format.scale_type) / 8), flush),
+                        codes(size_t(shape.dim), flush);
+                    for (int d = 0; d < shape.dim; ++d)
+                        store_number(input, numbers.data(), d, random.normal());
+                    numbers.forbid_writes();
+                    std::vector<uint8_t> wanted_row(row.size()), wanted_scales(scales.size());
+                    encode_row(shape.format, shape.dim, input, numbers.data(), wanted_row.data(),
+                               wanted_scales.data());
+                    for (const Entry entry : {Entry::nan, Entry::zero}) {
+                        row.fill(0x77);
+                        scales.fill(0x77);
+                        call<jit::AppendArgs>(
+                            kernel,
+                            {numbers.as<char>(), row.as<char>(), scales.as<char>(), codes.as<int8_t>()},
+                            entry);
+                        ASSERT_EQ(row.bytes(), wanted_row) << kernel.code().name;
+                        ASSERT_EQ(scales.bytes(), wanted_scales) << kernel.code().name;
+                    }
+                }
+            }
+}
+
+}  // namespace
+}  // namespace quire::test

@@ -1,0 +1,238 @@
+// The decode kernels one by one, as src/attend_rows.cc strings them together: every array of exactly the
+// length that jit/args.h states and against a guard page, every cache row against one of its own, registers
+// poisoned.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/kernel_rows.h"
+#include "tests/support/run.h"
+
+namespace quire::test {
+namespace {
+
+constexpr int kBlock = jit::kBlock;
+constexpr float kCap = 3;  // in log2 units
+
+struct Setup {
+    const Target* target;
+    RowShape keys, values;
+    int rows;
+    jit::ScoreKey scores;
+    std::string name() const {
+        return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
+               std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
+               std::to_string(values.dim) + " rows " + std::to_string(rows) + scores.name();
+    }
+};
+
+// Queries against two blocks of keys, the second one not full.
+class Decode {
+public:
+    explicit Decode(const Setup& setup, Flush flush)
+        : setup_(setup),
+          flush_(flush),
+          key_{setup.target, setup.keys.format, setup.keys.dim, setup.rows},
+          value_{setup.target, setup.values.format, setup.values.dim, setup.rows},
+          random_(setup.rows, uint64_t(setup.keys.dim)),
+          keys_(key_, kBlock + kSecond, &random_, flush),
+          values_(value_, kBlock + kSecond, &random_, flush) {
+        EXPECT_TRUE(make_decode_kernels(test_code_cache(), key_, value_, setup.scores, &kernels_).ok());
+        const size_t R = size_t(setup_.rows), V = size_t(key_.padded());
+        query_ = array(R * V, 0.f, flush);
+        for (size_t r = 0; r < R; ++r)
+            for (size_t lane = 0; lane < V; ++lane)
+                if (element_of(key_, lane) >= 0)
+                    query_.as<float>()[r * V + lane] = random_.normal() / std::sqrt(float(key_.dim));
+        bias_ = array(2 * R * kBlock, 0.f, flush);
+        for (size_t i = 0; i < 2 * R * kBlock; ++i)
+            bias_.as<float>()[i] = random_.below(9) == 0 ? -INFINITY : random_.normal();
+    }
+
+    struct Result {
+        std::vector<uint8_t> output, max, sum;
+        bool operator==(const Result& o) const { return output == o.output && max == o.max && sum == o.sum; }
+    };
+
+    Result run(const Surroundings& around) {
+        const size_t R = size_t(setup_.rows);
+        GuardedBuffer output = array(R * size_t(value_.padded()), 0.f, flush_),
+                      max = array(R, -INFINITY, flush_), sum = array(R, 0.f, flush_);
+        attend_block(0, kBlock, around, output, max, sum);
+        attend_block(kBlock, kSecond, around, output, max, sum);
+        return {output.bytes(), max.bytes(), sum.bytes()};
+    }
+
+    // Against double; `tolerance` is far above rounding and far below any mistake.
+    void check(const Result& result) const {
+        constexpr double tolerance = 2e-5;
+        const auto* output = reinterpret_cast<const float*>(result.output.data());
+        const auto* max = reinterpret_cast<const float*>(result.max.data());
+        const auto* sum = reinterpret_cast<const float*>(result.sum.data());
+        for (int r = 0; r < setup_.rows; ++r) {
+            std::vector<double> wanted(size_t(value_.dim));
+            double total = 0, top = -INFINITY;
+            for (int t = 0; t < kBlock + kSecond; ++t) top = std::max(top, score(r, t));
+            for (int t = 0; t < kBlock + kSecond; ++t) {
+                const double weight = std::exp2(score(r, t) - top);
+                total += weight;
+                for (int d = 0; d < value_.dim; ++d)
+                    wanted[size_t(d)] += weight * double(values_.values(t)[size_t(d)]);
+            }
+            ASSERT_NEAR(double(max[r]) + std::log2(double(sum[r])), top + std::log2(total), tolerance)
+                << setup_.name();
+            for (int lane = 0; lane < value_.padded(); ++lane) {
+                const int element = element_of(value_, size_t(lane));
+                const double got = double(output[r * value_.padded() + lane]) / double(sum[r]);
+                ASSERT_NEAR(got, element < 0 ? 0 : wanted[size_t(element)] / total, tolerance)
+                    << setup_.name() << " row " << r << " lane " << lane;
+            }
+        }
+    }
+
+private:
+    static constexpr int kSecond = 37;
+
+    static int element_of(const jit::RowKey& key, size_t lane) {
+        const int element = jit::lane_element(key.format, key.target->lanes(), int(lane));
+        return element < key.dim ? element : -1;
+    }
+
+    // Keys that row r sees, and its ALiBi constants.
+    jit::RowBounds bounds(int r, int first, int count) const {
+        jit::RowBounds b = {};
+        b.begin = std::clamp(2 * r - first, 0, count);
+        b.end = std::clamp(kBlock + kSecond - 3 * r - first, 0, count);
+        b.slope = 0.02f * float(r + 1);
+        b.distance = float(first - 90 - r);
+        return b;
+    }
+
+    double score(int r, int t) const {
+        const int first = t < kBlock ? 0 : kBlock, count = t < kBlock ? kBlock : kSecond;
+        const jit::RowBounds b = bounds(r, first, count);
+        if (t - first < b.begin || t - first >= b.end) return -INFINITY;
+        double s = 0;
+        for (int lane = 0; lane < key_.padded(); ++lane) {
+            const int element = element_of(key_, size_t(lane));
+            if (element >= 0)
+                s += double(query_.as<float>()[r * key_.padded() + lane]) *
+                     double(keys_.values(t)[size_t(element)]);
+        }
+        if (setup_.scores.soft_cap) s = kCap * std::tanh(s);
+        if (setup_.scores.alibi) s += double(b.slope) * double(b.distance + float(t - first));
+        if (setup_.scores.bias) s += double(bias_of(first)[r * kBlock + t - first]);
+        return s;
+    }
+    const float* bias_of(int first) const {
+        return bias_.as<float>() + (first > 0 ? setup_.rows * kBlock : 0);
+    }
+
+    void attend_block(int first, int count, const Surroundings& around, GuardedBuffer& output,
+                      GuardedBuffer& max, GuardedBuffer& sum) {
+        const size_t R = size_t(setup_.rows);
+        const int padded = padded_keys(count);
+        const GuardedBuffer next = KernelRows::nowhere(padded);
+        const GuardedBuffer key_rows = keys_.rows(first, count, padded),
+                            value_rows = values_.rows(first, count, count);
+        const GuardedBuffer key_scale_rows = keys_.scales(first, count, padded),
+                            value_scale_rows = values_.scales(first, count, count);
+        GuardedBuffer key_scales = array(size_t(padded * key_.scales_stride()), around.scratch, flush_),
+                      value_scales = array(size_t(count * value_.scales_stride()), around.scratch, flush_),
+                      scores = array(R * kBlock, around.scratch, flush_),
+                      rescale = array(R, around.scratch, flush_);
+        std::vector<jit::RowBounds> list;
+        for (int r = 0; r < setup_.rows; ++r) list.push_back(bounds(r, first, count));
+        const GuardedBuffer bounds_array = GuardedBuffer::of(list, flush_);
+        std::vector<float> added(bias_of(first), bias_of(first) + R * kBlock);
+        const GuardedBuffer bias = GuardedBuffer::of(added, flush_);
+
+        const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
+        if (kernels_.key_scales)
+            call<jit::ScalesArgs>(kernels_.key_scales,
+                                  {address(key_scale_rows), address(next), key_scales.as<float>(), padded},
+                                  around.entry);
+        call<jit::QkArgs>(kernels_.qk,
+                          {query_.as<float>(), address(key_rows), address(next), key_scales.as<float>(),
+                           scores.as<float>(), padded},
+                          around.entry);
+        call<jit::SoftmaxArgs>(
+            kernels_.softmax,
+            {scores.as<float>(), bias.as<float>(), bounds_array.as<jit::RowBounds>(), max.as<float>(),
+             sum.as<float>(), rescale.as<float>(), setup_.rows, padded, kCap},
+            around.entry);
+        if (kernels_.value_scales)
+            call<jit::ScalesArgs>(kernels_.value_scales,
+                                  {address(value_scale_rows), address(next), value_scales.as<float>(), count},
+                                  around.entry);
+        call<jit::PvArgs>(kernels_.pv,
+                          {scores.as<float>(), address(value_rows), address(next), value_scales.as<float>(),
+                           rescale.as<float>(), output.as<float>(), count},
+                          around.entry);
+    }
+
+    const Setup setup_;
+    const Flush flush_;
+    const jit::RowKey key_, value_;
+    Random random_;
+    const KernelRows keys_, values_;
+    GuardedBuffer query_, bias_;
+    jit::DecodeKernels kernels_;
+};
+
+void check_setup(const Setup& setup) {
+    for (const Flush flush : {Flush::end, Flush::begin}) {
+        Decode decode(setup, flush);
+        Surroundings around;
+        around.scratch = NAN;
+        const Decode::Result poisoned = decode.run(around);
+        decode.check(poisoned);
+        around.entry = Entry::zero;
+        around.scratch = 0;
+        EXPECT_TRUE(decode.run(around) == poisoned)
+            << setup.name() << ": registers or scratch show in the result";
+    }
+}
+
+// Each shape as keys and, with another one, as values.
+void check_shapes(const std::vector<const Target*>& on, size_t step) {
+    const std::vector<RowShape> shapes = row_shapes();
+    const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (const Target* target : on)
+        for (size_t i = 0; i < shapes.size(); i += step)
+            check_setup({target,
+                         shapes[i],
+                         shapes[(i * 7 + 3) % shapes.size()],
+                         rows[i % 8],
+                         {i % 2 == 0, i % 3 == 0, i % 5 == 0}});
+}
+
+TEST(KernelsDecode, EveryShape) { check_shapes(jit_targets(), 1); }
+TEST(KernelsDecode, QuickShapes) { check_shapes({&best_target()}, 9); }
+
+// Each number of rows has code of its own, by the registers that it takes.
+TEST(KernelsDecode, EveryRowCount) {
+    for (const Target* target : jit_targets())
+        for (int rows = 1; rows <= jit::kMaxDecodeRows; ++rows)
+            for (const RowShape& shape : {RowShape{plain_format(QUIRE_F32), 72},
+                                          {plain_format(QUIRE_F16), 45},
+                                          {quantised(QUIRE_INT8, 8, QUIRE_F16), 128},
+                                          {quantised(QUIRE_INT8, 1, QUIRE_F32), 40},
+                                          {quantised(QUIRE_INT4, 1, QUIRE_F32), 40},
+                                          {quantised(QUIRE_INT4, 32, QUIRE_F16), 96}})
+                check_setup({target, shape, shape, rows, {}});
+}
+
+TEST(KernelsDecode, EveryScoreKey) {
+    for (const Target* target : jit_targets())
+        for (int key = 0; key < 8; ++key)
+            check_setup({target,
+                         {plain_format(QUIRE_F32), 40},
+                         {plain_format(QUIRE_F32), 24},
+                         3,
+                         {(key & 1) != 0, (key & 2) != 0, (key & 4) != 0}});
+}
+
+}  // namespace
+}  // namespace quire::test

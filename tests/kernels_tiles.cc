@@ -1,0 +1,240 @@
+// The kernels with query rows in the lanes, as src/attend_tiles.cc strings them together: pack a tile, then
+// scores, softmax and values of a panel; every array of exactly the length that jit/args.h states, registers
+// poisoned.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/kernel_rows.h"
+#include "tests/support/run.h"
+
+namespace quire::test {
+namespace {
+
+constexpr float kCap = 3;  // in log2 units
+
+struct Setup {
+    const Target* target;
+    RowShape keys, values;
+    int vecs;
+    jit::ScoreKey scores;
+    bool masked;
+    std::string name() const {
+        return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
+               std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
+               std::to_string(values.dim) + " vecs " + std::to_string(vecs) + scores.name() +
+               (masked ? " masked" : "");
+    }
+};
+
+// A panel of query rows against a full tile of keys and one that is not full.
+class Tiles {
+public:
+    Tiles(const Setup& setup, Flush flush)
+        : setup_(setup),
+          flush_(flush),
+          key_{setup.target, setup.keys.format, setup.keys.dim, 0},
+          value_{setup.target, setup.values.format, setup.values.dim, 0},
+          lanes_(setup.vecs * setup.target->lanes()),
+          random_(setup.vecs, uint64_t(setup.keys.dim)),
+          keys_(key_, kFirst + kSecond, &random_, flush),
+          values_(value_, kFirst + kSecond, &random_, flush) {
+        EXPECT_TRUE(make_pack_kernels(test_code_cache(), key_, value_, &pack_).ok());
+        EXPECT_TRUE(
+            make_tile_kernels(test_code_cache(), key_, value_, setup.scores, setup.vecs, &kernels_).ok());
+        query_ = array(size_t(key_.dim * lanes_), 0.f, flush);
+        for (int i = 0; i < key_.dim * lanes_; ++i)
+            query_.as<float>()[i] = random_.normal() / std::sqrt(float(key_.dim));
+        for (int i = 0; i < (kFirst + kSecond) * lanes_; ++i)
+            bias_.push_back(random_.below(9) == 0 ? -INFINITY : random_.normal());
+        for (int r = 0; r < lanes_; ++r) slope_.push_back(0.02f * float(r % 7));
+    }
+
+    struct Result {
+        std::vector<uint8_t> output, max, sum;
+        bool operator==(const Result& o) const { return output == o.output && max == o.max && sum == o.sum; }
+    };
+
+    Result run(const Surroundings& around) {
+        GuardedBuffer output = array(size_t(panels() * jit::kValuePanel * lanes_), 0.f, flush_),
+                      max = array(size_t(lanes_), -INFINITY, flush_),
+                      sum = array(size_t(lanes_), 0.f, flush_);
+        attend_tile(0, kFirst, around, output, max, sum);
+        attend_tile(kFirst, kSecond, around, output, max, sum);
+        return {output.bytes(), max.bytes(), sum.bytes()};
+    }
+
+    void check(const Result& result) const {
+        constexpr double tolerance = 2e-5;  // far above rounding, far below any mistake
+        const auto* output = reinterpret_cast<const float*>(result.output.data());
+        const auto* max = reinterpret_cast<const float*>(result.max.data());
+        const auto* sum = reinterpret_cast<const float*>(result.sum.data());
+        for (int r = 0; r < lanes_; ++r) {
+            std::vector<double> wanted(size_t(value_.dim)), scores;
+            for (int t = 0; t < kFirst + kSecond; ++t) scores.push_back(score(r, t));
+            const double top = *std::max_element(scores.begin(), scores.end());
+            double total = 0;
+            for (int t = 0; t < kFirst + kSecond; ++t) {
+                const double weight = std::exp2(scores[size_t(t)] - top);
+                total += weight;
+                for (int d = 0; d < value_.dim; ++d)
+                    wanted[size_t(d)] += weight * double(values_.values(t)[size_t(d)]);
+            }
+            ASSERT_NEAR(double(max[r]) + std::log2(double(sum[r])), top + std::log2(total), tolerance)
+                << setup_.name();
+            for (int d = 0; d < value_.dim; ++d)
+                ASSERT_NEAR(double(output[d * lanes_ + r]) / double(sum[r]), wanted[size_t(d)] / total,
+                            tolerance)
+                    << setup_.name() << " row " << r << " element " << d;
+        }
+    }
+
+private:
+    static constexpr int kFirst = jit::kTileKeys, kSecond = 21;
+
+    int panels() const { return (value_.dim + jit::kValuePanel - 1) / jit::kValuePanel; }
+
+    // Keys that row r sees of the tile at `first`.
+    void bounds(int r, int first, int count, int32_t* begin, int32_t* end) const {
+        *begin = setup_.masked ? std::clamp(3 * (r % 50) - first, 0, count) : 0;
+        *end = setup_.masked ? std::clamp(kFirst + kSecond - 2 * (r % 9) - first, 0, count) : count;
+    }
+    static float distance(int r, int first) { return float(first - 200 - r); }
+
+    double score(int r, int t) const {
+        const int first = t < kFirst ? 0 : kFirst;
+        int32_t begin = 0, end = 0;
+        bounds(r, first, first == 0 ? kFirst : kSecond, &begin, &end);
+        if (t - first < begin || t - first >= end) return -INFINITY;
+        double s = 0;
+        for (int d = 0; d < key_.dim; ++d)
+            s += double(query_.as<float>()[d * lanes_ + r]) * double(keys_.values(t)[size_t(d)]);
+        if (setup_.scores.soft_cap) s = kCap * std::tanh(s);
+        if (setup_.scores.alibi)
+            s += double(slope_[size_t(r)]) * double(distance(r, first) + float(t - first));
+        if (setup_.scores.bias) s += double(bias_[size_t(t * lanes_ + r)]);
+        return s;
+    }
+
+    // What a kernel writes, and the next one reads.
+    struct Packed {
+        GuardedBuffer keys, values;
+    };
+    Packed pack(int first, int count, const Surroundings& around) const {
+        const int padded = padded_keys(count);
+        const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
+        const GuardedBuffer next = KernelRows::nowhere(padded);
+        Packed tile{array(size_t(padded * key_.padded()), around.scratch, flush_),
+                    array(size_t(value_panels() * jit::kPanelStride), around.scratch, flush_)};
+        const GuardedBuffer key_rows = keys_.rows(first, count, padded),
+                            value_rows = values_.rows(first, count, count),
+                            key_scales = keys_.scales(first, count, padded),
+                            value_scales = values_.scales(first, count, count);
+        GuardedBuffer of_keys = array(size_t(padded * key_.scales_stride()), around.scratch, flush_),
+                      of_values = array(size_t(count * value_.scales_stride()), around.scratch, flush_);
+        if (pack_.key_scales)
+            call<jit::ScalesArgs>(pack_.key_scales,
+                                  {address(key_scales), address(next), of_keys.as<float>(), padded},
+                                  around.entry);
+        call<jit::PackArgs>(pack_.keys,
+                            {address(key_rows), of_keys.as<float>(), tile.keys.as<float>(), padded},
+                            around.entry);
+        if (pack_.value_scales)
+            call<jit::ScalesArgs>(pack_.value_scales,
+                                  {address(value_scales), address(next), of_values.as<float>(), count},
+                                  around.entry);
+        call<jit::PackArgs>(pack_.values,
+                            {address(value_rows), of_values.as<float>(), tile.values.as<float>(), count},
+                            around.entry);
+        return tile;
+    }
+    // Whole vectors are stored: panels of the padded row.
+    int value_panels() const { return value_.padded() / jit::kValuePanel; }
+
+    void attend_tile(int first, int count, const Surroundings& around, GuardedBuffer& output,
+                     GuardedBuffer& max, GuardedBuffer& sum) {
+        const Packed tile = pack(first, count, around);
+        const int padded = padded_keys(count);
+        const size_t L = size_t(lanes_);
+        GuardedBuffer scores = array(size_t(padded) * L, around.scratch, flush_),
+                      rescale = array(L, around.scratch, flush_);
+        std::vector<int32_t> begin(L), end(L);
+        std::vector<float> away(L);
+        for (int r = 0; r < lanes_; ++r) {
+            bounds(r, first, count, &begin[size_t(r)], &end[size_t(r)]);
+            away[size_t(r)] = distance(r, first);
+        }
+        const auto guarded = [&](const auto& list) { return GuardedBuffer::of(list, flush_); };
+        const GuardedBuffer begins = guarded(begin), ends = guarded(end), slopes = guarded(slope_),
+                            distances = guarded(away),
+                            bias = guarded(std::vector<float>(bias_.begin() + first * lanes_,
+                                                              bias_.begin() + (first + count) * lanes_));
+        call<jit::TileQkArgs>(kernels_.qk,
+                              {query_.as<float>(), tile.keys.as<float>(), scores.as<float>(), padded},
+                              around.entry);
+        call<jit::TileSoftmaxArgs>(setup_.masked ? kernels_.softmax_masked : kernels_.softmax,
+                                   {scores.as<float>(), bias.as<float>(), begins.as<int32_t>(),
+                                    ends.as<int32_t>(), slopes.as<float>(), distances.as<float>(),
+                                    max.as<float>(), sum.as<float>(), rescale.as<float>(), count, kCap},
+                                   around.entry);
+        call<jit::TilePvArgs>(
+            kernels_.pv,
+            {scores.as<float>(), tile.values.as<float>(), rescale.as<float>(), output.as<float>(), count},
+            around.entry);
+    }
+
+    const Setup setup_;
+    const Flush flush_;
+    const jit::RowKey key_, value_;
+    const int lanes_;
+    Random random_;
+    const KernelRows keys_, values_;
+    GuardedBuffer query_;
+    std::vector<float> bias_, slope_;
+    jit::PackKernels pack_;
+    jit::TileKernels kernels_;
+};
+
+void check_setup(const Setup& setup) {
+    for (const Flush flush : {Flush::end, Flush::begin}) {
+        Tiles tiles(setup, flush);
+        Surroundings around;
+        const Tiles::Result poisoned = tiles.run(around);
+        tiles.check(poisoned);
+        around.entry = Entry::zero;
+        around.scratch = 0;
+        EXPECT_TRUE(tiles.run(around) == poisoned)
+            << setup.name() << ": registers or scratch show in the result";
+    }
+}
+
+void check_shapes(const std::vector<const Target*>& on, size_t step) {
+    const std::vector<RowShape> shapes = row_shapes();
+    for (const Target* target : on)
+        for (size_t i = 0; i < shapes.size(); i += step)
+            check_setup({target,
+                         shapes[i],
+                         shapes[(i * 5 + 2) % shapes.size()],
+                         1 + int(i % jit::kMaxPanelVecs),
+                         {i % 2 == 0, i % 3 == 0, i % 5 == 0},
+                         i % 4 < 2});
+}
+
+TEST(KernelsTiles, EveryShape) { check_shapes(jit_targets(), 1); }
+TEST(KernelsTiles, QuickShapes) { check_shapes({&best_target()}, 9); }
+
+TEST(KernelsTiles, EveryWidthAndScoreKey) {
+    for (const Target* target : jit_targets())
+        for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
+            for (int key = 0; key < 16; ++key)
+                check_setup({target,
+                             {plain_format(QUIRE_F32), 20},
+                             {plain_format(QUIRE_F16), 12},
+                             vecs,
+                             {(key & 1) != 0, (key & 2) != 0, (key & 4) != 0},
+                             key >= 8});
+}
+
+}  // namespace
+}  // namespace quire::test

@@ -1,0 +1,213 @@
+// Arithmetic at its ends: the caller's floating-point environment, very large and very small scores,
+// overflow.
+#include <fenv.h>
+#include <gtest/gtest.h>
+#include <xmmintrin.h>
+
+#include <cmath>
+
+#include "tests/support/append.h"
+#include "tests/support/check.h"
+
+namespace quire::test {
+namespace {
+
+constexpr unsigned kFlushToZero = 1 << 15, kDenormalsAreZero = 1 << 6, kRoundUp = 2 << 13,
+                   kAllMasked = 0x1f80;
+
+// MXCSR for the length of a scope.
+class CallerEnvironment {
+public:
+    explicit CallerEnvironment(unsigned mxcsr) : before_(_mm_getcsr()) { _mm_setcsr(mxcsr); }
+    ~CallerEnvironment() { _mm_setcsr(before_); }
+
+private:
+    const unsigned before_;
+};
+
+// Subnormal numbers all over: products of queries and keys, values, mask, scales of the cache.
+Case subnormal_case(const quire_format& format) {
+    Case c;
+    c.D = c.Dv = 20;
+    c.H = 2;
+    c.key_format = c.value_format = format;
+    c.placement = Placement::pages;
+    c.sequences = {{1, 70}, {12, 40}, {2, 1100}};
+    c.alibi = true;
+    c.mask_rank = 2;
+    c.sinks = true;
+    return c;
+}
+void make_subnormal(Tensors* tensors) {
+    Random random(71);
+    const Case& c = tensors->spec;
+    for (int64_t b = 0; b < c.B(); ++b)
+        for (int64_t t = 0; t < c.sequences[size_t(b)].keys; ++t) {
+            std::vector<float> row(size_t(c.Dv));
+            for (float& x : row) x = random.normal() * 1e-39f;
+            tensors->value.store(tensors->slot(b, t), 0, row);
+        }
+}
+
+const unsigned kEnvironments[] = {kAllMasked | kFlushToZero | kDenormalsAreZero, kAllMasked | kRoundUp,
+                                  kAllMasked | kRoundUp | kFlushToZero | kDenormalsAreZero | 0x3f};
+
+TEST(Numerics, QuickCallersEnvironmentAttention) {
+    for (const quire_format& format : {plain_format(QUIRE_F32), quantised(QUIRE_INT8, 4, QUIRE_F16)}) {
+        Tensors tensors(subnormal_case(format));
+        if (format.type == QUIRE_F32) make_subnormal(&tensors);
+        for (const Target* target : targets())
+            for (const int threads : {1, 3, -2}) {
+                Way way;
+                way.target = target->name;
+                way.threads = std::max(threads, 1);
+                way.slices = std::max(-threads, 0);
+                const Outcome wanted = run(tensors, way);
+                for (const unsigned environment : kEnvironments) {
+                    const CallerEnvironment caller(environment);
+                    const Outcome got = run(tensors, way);
+                    EXPECT_EQ(_mm_getcsr(), environment) << way.name();
+                    EXPECT_TRUE(got == wanted) << way.name() << ", MXCSR " << environment;
+                }
+            }
+    }
+}
+
+TEST(Numerics, QuickCallersEnvironmentAppend) {
+    for (const quire_format& format : {plain_format(QUIRE_F16), quantised(QUIRE_INT8, 4, QUIRE_F16),
+                                       quantised(QUIRE_INT4, 4, QUIRE_F32)}) {
+        Append append(subnormal_case(format));
+        append.spoil();
+        const Append::Bytes wanted = append.expected();
+        for (const Target* target : targets())
+            for (const unsigned environment : kEnvironments) {
+                append.forget();
+                Way way;
+                way.target = target->name;
+                const CallerEnvironment caller(environment);
+                append.run(way);
+                EXPECT_EQ(_mm_getcsr(), environment) << target->name;
+                EXPECT_TRUE(append.same(wanted)) << target->name << ", MXCSR " << environment;
+            }
+    }
+}
+
+TEST(Numerics, QuickCallersEnvironmentMerge) {
+    float output[2][2] = {{1e-39f, 0.1f}, {3e-39f, 0.7f}}, lse[2] = {0.3f, -1.1f}, merged[2], merged_lse;
+    const int64_t shape[] = {1, 1, 2};
+    const quire_tensor a = quire_tensor_of(output[0], QUIRE_F32, 3, shape),
+                       b = quire_tensor_of(output[1], QUIRE_F32, 3, shape),
+                       to = quire_tensor_of(merged, QUIRE_F32, 3, shape),
+                       a_lse = quire_tensor_of(&lse[0], QUIRE_F32, 2, shape),
+                       b_lse = quire_tensor_of(&lse[1], QUIRE_F32, 2, shape),
+                       to_lse = quire_tensor_of(&merged_lse, QUIRE_F32, 2, shape);
+    const auto run = [&] {
+        EXPECT_EQ(quire_merge_states(nullptr, &a, &a_lse, &b, &b_lse, &to, &to_lse), QUIRE_OK);
+        return std::vector<float>{merged[0], merged[1], merged_lse};
+    };
+    const std::vector<float> wanted = run();
+    for (const unsigned environment : kEnvironments) {
+        const CallerEnvironment caller(environment);
+        EXPECT_EQ(run(), wanted);
+        EXPECT_EQ(_mm_getcsr(), environment);
+    }
+}
+
+// A caller that traps on invalid operations gets no trap from what is not a number in the cache.
+TEST(Numerics, QuickTrappingCaller) {
+    for (const Target* target : targets()) {
+        Case c = subnormal_case(plain_format(QUIRE_F16));
+        Tensors tensors(c);
+        tensors.value.poison(tensors.slot(0, 3), 0, INFINITY);
+        tensors.key.poison(tensors.slot(1, 3), 0, NAN);
+        Way way;
+        way.target = target->name;
+        const Outcome wanted = run(tensors, way);
+        feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+        const Outcome got = run(tensors, way);
+        fedisableexcept(FE_ALL_EXCEPT);
+        EXPECT_EQ(got.output_bytes, wanted.output_bytes) << target->name;
+    }
+}
+
+Case plain_case(const std::vector<Lengths>& sequences) {
+    Case c;
+    c.D = c.Dv = 24;
+    c.sequences = sequences;
+    return c;
+}
+const std::vector<std::vector<Lengths>> kShapes = {{{1, 90}}, {{20, 90}}, {{1, 1100}}};
+
+// One key far above the rest, all far below zero, spread over hundreds: no overflow, no lost row.
+TEST(Numerics, QuickLargeScores) {
+    for (const std::vector<Lengths>& sequences : kShapes)
+        for (const float scale : {1.f, -1.f, 30.f, 1000.f, 1e5f, 1e-30f, 1e-38f}) {
+            Case c = plain_case(sequences);
+            c.scale = scale;
+            check(c, targets());
+            c.soft_cap = 50;
+            check(c, targets());
+        }
+}
+
+// Masks of -10000 or the lowest f16 in place of -inf: weights as the definition gives them, also where all
+// keys of a row have them.
+TEST(Numerics, QuickLargeMasks) {
+    for (const std::vector<Lengths>& sequences : kShapes)
+        for (const float low : {-10000.f, -65504.f, -1e30f, -3.4e38f}) {
+            Case c = plain_case(sequences);
+            c.mask_rank = 2;
+            Tensors tensors(c);
+            Random random(72);
+            for (int64_t token = 0; token < c.n(); ++token)
+                for (int64_t t = 0; t < c.all_keys(); ++t)
+                    tensors.set_mask(token, 0, 0, t, token % 3 == 1 || random.chance(0.3) ? low : 0.f);
+            check(tensors, targets());
+        }
+}
+
+// The running maximum grows with every key, and every block, and shrinks never: weights are rescaled each
+// time.
+TEST(Numerics, QuickRisingScores) {
+    for (const std::vector<Lengths>& sequences : kShapes)
+        for (const float step : {0.01f, 1.f, 20.f, -20.f}) {
+            Case c = plain_case(sequences);
+            c.mask_rank = 2;
+            Tensors tensors(c);
+            for (int64_t token = 0; token < c.n(); ++token)
+                for (int64_t t = 0; t < c.all_keys(); ++t) tensors.set_mask(token, 0, 0, t, step * float(t));
+            check(tensors, targets());
+        }
+}
+
+// Values near the largest float, all of one sign: their weighted mean is a float, and so must the result be.
+TEST(Numerics, QuickLargeValues) {
+    for (const std::vector<Lengths>& sequences : kShapes) {
+        Case c = plain_case(sequences);
+        Tensors tensors(c);
+        for (int64_t t = 0; t < c.all_keys(); ++t)
+            tensors.value.store(tensors.slot(0, t), 0, std::vector<float>(size_t(c.Dv), 1e35f));
+        check(tensors, targets());
+    }
+}
+
+// Equal scores, one key, values that cancel.
+TEST(Numerics, QuickExactResults) {
+    for (const Target* target : targets())
+        for (const int64_t S : {1, 12}) {
+            Case c = plain_case({{S, 64}});
+            Tensors tensors(c);
+            for (int64_t t = 0; t < 64; ++t) {
+                tensors.key.store(tensors.slot(0, t), 0, std::vector<float>(24, 0.f));
+                tensors.value.store(tensors.slot(0, t), 0, std::vector<float>(24, float(t)));
+            }
+            Way way;
+            way.target = target->name;
+            const Outcome got = run(tensors, way);
+            for (float x : got.output) ASSERT_EQ(x, 31.5f) << target->name;
+            for (float x : got.lse) ASSERT_EQ(x, float(std::log(64.0))) << target->name;
+        }
+}
+
+}  // namespace
+}  // namespace quire::test

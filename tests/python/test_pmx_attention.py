@@ -1,0 +1,186 @@
+"""PMX MultiHeadAttention and MultiHeadCacheAttention: random problems against the float64 definition."""
+
+import contexts
+import numpy as np
+import pytest
+import quire
+from hypothesis import given
+from hypothesis import strategies as st
+from pmx_problems import FixedProblem, PlainProblem, fixed_attention, random_mask
+from test_properties import TOLERANCE, assert_same_bits, lengths, options
+
+ACTIVATIONS = st.sampled_from(["float32", "float16"])
+
+
+@st.composite
+def head_sizes(draw, quant_bit=0):
+    """(head_dim, quant_group)"""
+    odd_sizes = [1, 3, 7] if quant_bit == 0 else [2, 10]
+    head_dim = draw(st.sampled_from([8, 16, 24, 40, 64, 80, 128, *odd_sizes]))
+    groups = [group for group in (1, 2, 4, 5, 8, 16, 32, 64, head_dim) if head_dim % group == 0]
+    return head_dim, draw(st.sampled_from(groups))
+
+
+@st.composite
+def plain_problems(draw):
+    fewer_keys = draw(st.booleans())  # than queries: early rows see nothing
+    sequences = [
+        (queries, max(queries + past, 0))
+        for queries, past in draw(lengths())
+        for past in ([past - 20] if fewer_keys else [past])
+    ]
+    return PlainProblem(
+        lengths=sequences,
+        kv_heads=draw(st.integers(1, 3)),
+        heads_per_kv=draw(st.sampled_from([1, 2, 3, 4, 7])),
+        head_dim=draw(head_sizes())[0],
+        activation=draw(ACTIVATIONS),
+        mask=draw(st.sampled_from(["none", "none", "2d", "3d", "1d"])),
+        with_sinks=draw(st.booleans()),
+        decoding_batches=draw(st.integers(0, len(sequences))),
+        is_causal=draw(st.booleans()),
+        options=draw(options()),
+        seed=draw(st.integers(0, 1000)),
+    )
+
+
+@st.composite
+def masks(draw):
+    """Letters of the last two to four dimensions, each broadcast or not; or None."""
+    rank = draw(st.sampled_from([0, 2, 3, 4]))
+    if rank == 0:
+        return None
+    return tuple(draw(st.sampled_from([letter, letter, 1])) for letter in "BHST"[4 - rank :])
+
+
+@st.composite
+def fixed_problems(draw):
+    quant_bit = draw(st.sampled_from([0, 8, 4]))
+    head_dim, quant_group = draw(head_sizes(quant_bit))
+    num_layer = draw(st.integers(1, 2))
+    return FixedProblem(
+        batch=draw(st.sampled_from([1, 2, 3, 0])),
+        new=draw(st.sampled_from([1, 2, 5, 0, 40])),
+        past=draw(st.sampled_from([0, 1, 7, 130, 1100])),
+        kv_heads=draw(st.integers(1, 3)),
+        heads_per_kv=draw(st.sampled_from([1, 2, 3, 7])),
+        head_dim=head_dim,
+        activation=draw(ACTIVATIONS),
+        cache_type=draw(ACTIVATIONS),
+        scale_type=draw(ACTIVATIONS),
+        quant_bit=quant_bit,
+        quant_group=quant_group,
+        cache_layout=draw(st.integers(0, 1)),
+        num_layer=num_layer,
+        layer_idx=draw(st.integers(0, num_layer - 1)),
+        mask=draw(masks()),
+        with_sinks=draw(st.booleans()),
+        is_causal=draw(st.booleans()),
+        options=draw(options()),
+        seed=draw(st.integers(0, 1000)),
+    )
+
+
+def assert_close(problem, results, wanted):
+    assert results[0].dtype == problem.query.dtype and results[1].dtype == np.float32
+    np.testing.assert_allclose(results[0].astype(float), wanted[0], **TOLERANCE[problem.activation])
+    np.testing.assert_allclose(results[1], wanted[1], atol=3e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("target", contexts.TARGETS)
+@given(problem=plain_problems())
+def test_dynamic_attention(target, problem):
+    assert_close(problem, problem.attend(contexts.context(target)), problem.reference())
+
+
+@pytest.mark.parametrize("target", contexts.TARGETS)
+@given(problem=fixed_problems())
+def test_static_cache_attention(target, problem):
+    output, lse, cache, scale = problem.attend(contexts.context(target))
+    wanted = problem.reference()
+    assert cache.tobytes() == wanted[2].tobytes(), "cache is not what was to be stored"
+    assert scale is None or scale.tobytes() == wanted[3].tobytes(), "scale is not what was to be stored"
+    assert_close(problem, (output, lse), wanted)
+
+
+@pytest.mark.parametrize("target", contexts.TARGETS)
+@given(problem=fixed_problems())
+def test_static_cache_attention_has_the_same_bits_in_every_threading(target, problem):
+    inline = problem.attend(contexts.context(target))
+    for threading in contexts.THREADINGS:
+        assert_same_bits(threading, inline, problem.attend(contexts.context(target, threading)))
+    for start_pos in (np.int64(problem.past), np.array(problem.past), np.array([problem.past], np.int32)):
+        again = problem.attend(contexts.context(target), start_pos)
+        assert_same_bits(f"start_pos {start_pos!r}", inline, again)
+
+
+@pytest.mark.parametrize("target", contexts.TARGETS)
+@given(problem=plain_problems(), mask=masks())
+def test_static_attention(target, problem, mask):
+    """More or fewer keys than queries: the definition, and the bits of dynamic_batching."""
+    if not problem.lengths:
+        problem.lengths = [(3, 5)]
+    queries, keys = problem.lengths[0]
+    batch, rng = 2, np.random.default_rng(problem.seed)
+    query, key, value = (
+        rng.normal(size=(batch, length, heads, problem.head_dim)).astype(problem.activation)
+        for length, heads in ((queries, problem.heads), (keys, problem.kv_heads), (keys, problem.kv_heads))
+    )
+    sizes = {"B": batch, "H": problem.heads, "S": queries, "T": keys, 1: 1}
+    attn_mask = random_mask(rng, mask and tuple(sizes[letter] for letter in mask), problem.activation)
+    context, attributes = contexts.context(target), {**problem.attributes, "return_lse": True}
+    results = quire.pmx.multi_head_attention(query, key, value, attn_mask, **attributes, context=context)
+    options = {"is_causal": problem.is_causal, "sinks": problem.sinks, **problem.options}
+    options["scale"] = options.pop("softmax_scale", None)
+    assert_close(problem, results, fixed_attention(query, key, value, attn_mask, **options))
+    if mask is None:
+        ragged = quire.pmx.dynamic_batching.multi_head_attention(
+            *(x.reshape(-1, *x.shape[2:]) for x in (query, key, value)),
+            [0, queries, 2 * queries],
+            [0, keys, 2 * keys],
+            *(0, queries, keys),
+            **attributes,
+            context=context,
+        )
+        assert_same_bits("dynamic_batching", [x.reshape(y.shape) for x, y in zip(ragged, results)], results)
+
+
+def test_results_without_lse_are_an_array():
+    problem = PlainProblem([(2, 4)])
+    starts = problem.seqstarts, problem.kvstarts, 0, 2, 4
+    arrays = problem.query, problem.key, problem.value
+    output = quire.pmx.dynamic_batching.multi_head_attention(*arrays, *starts, **problem.attributes)
+    np.testing.assert_array_equal(output, problem.attend()[0])
+    output = quire.pmx.multi_head_attention(*(x[None] for x in arrays), **problem.attributes)
+    np.testing.assert_array_equal(output[0], problem.attend()[0])
+
+
+WRONG_CALLS = {
+    "query has 3 dimensions: must be [B, S, H, D]": {"query": np.zeros((2, 4, 16), np.float32)},
+    "current_key has shape [2, 2, 2, 16]": {"current_key": np.zeros((2, 2, 2, 16), np.float32)},
+    "current_value has type float64": {"current_value": np.zeros((2, 3, 2, 16))},
+    "start_pos is 9: with 3 new tokens must be at most MaxS of cache, 11": {"start_pos": 9},
+    "start_pos is -1: must be >= 0": {"start_pos": -1},
+    "start_pos has type float64: must be integers": {"start_pos": 1.5},
+    "start_pos has shape [2]": {"start_pos": [1, 1]},
+    "cache has type int8: must be float32 or float16": {"cache": np.zeros((3, 1, 2, 11, 2, 16), np.int8)},
+    "cache has MaxB 1: must be at least": {"cache": np.zeros((1, 1, 2, 11, 2, 16), np.float32)},
+    "scale is given: must be NULL where quant_bit is 0": {"scale": np.zeros((3, 1, 2, 11, 2, 2), np.float32)},
+    "attn_mask has shape [2, 8]: must broadcast to": {"attn_mask": np.zeros((2, 8), np.float32)},
+    "attn_mask has rank 5": {"attn_mask": np.zeros((1, 1, 1, 3, 8), np.float32)},
+    "num_kv_heads is 3: must divide num_heads, 4": {"num_kv_heads": 3},
+    "softmax_scale is inf: must be finite": {"softmax_scale": np.inf},
+    "cache_layout is 2: must be 0 to 1": {"cache_layout": 2},
+}
+
+
+@pytest.mark.parametrize("message, wrong", WRONG_CALLS.items(), ids=range(len(WRONG_CALLS)))
+def test_wrong_calls_of_static_cache_attention(message, wrong):
+    problem = FixedProblem()
+    arguments = {name: getattr(problem, name) for name in ("query", "current_key", "current_value", "cache")}
+    arguments = {**arguments, "start_pos": problem.past, **problem.attributes, **wrong}
+    before = arguments["cache"].copy()
+    with pytest.raises(quire.Error) as error:
+        quire.pmx.multi_head_cache_attention(**arguments)
+    assert message in str(error.value)
+    assert arguments["cache"].tobytes() == before.tobytes()

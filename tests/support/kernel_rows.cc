@@ -1,0 +1,70 @@
+#include "tests/support/kernel_rows.h"
+
+#include <algorithm>
+
+#include "tests/support/case.h"
+
+namespace quire::test {
+namespace {
+
+GuardedBuffer addresses(const std::vector<GuardedBuffer>& buffers, int first, int count, int length) {
+    std::vector<const void*> list;
+    for (int i = 0; i < length && !buffers.empty(); ++i)
+        list.push_back(buffers[size_t(first + std::min(i, count - 1))].data());
+    return GuardedBuffer::of(list);
+}
+
+}  // namespace
+
+KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush) {
+    for (int i = 0; i < count; ++i) {
+        std::vector<float> numbers(size_t(key.dim));
+        for (float& x : numbers) x = random->normal();
+        rows_.emplace_back(size_t(key.row_bytes()), flush);
+        void* scales = nullptr;
+        if (is_quantised(key.format)) {
+            scales_.emplace_back(size_t(key.groups() * type_bits(key.format.scale_type) / 8), flush);
+            scales = scales_.back().data();
+        }
+        encode_row(key.format, key.dim, QUIRE_F32, numbers.data(), rows_.back().data(), scales);
+        decode_row(key.format, key.dim, rows_.back().data(), scales, numbers.data());
+        rows_.back().forbid_writes();
+        if (scales != nullptr) scales_.back().forbid_writes();
+        values_.push_back(std::move(numbers));
+    }
+}
+
+GuardedBuffer KernelRows::rows(int first, int count, int length) const {
+    return addresses(rows_, first, count, length);
+}
+GuardedBuffer KernelRows::scales(int first, int count, int length) const {
+    return addresses(scales_, first, count, length);
+}
+
+GuardedBuffer KernelRows::nowhere(int length) {
+    std::vector<uint64_t> list;
+    for (int i = 0; i < length; ++i) list.push_back(0x10 + uint64_t(i) * 0x1003);
+    return GuardedBuffer::of(list);
+}
+
+std::vector<RowShape> row_shapes() {
+    std::vector<RowShape> shapes;
+    for (int dim : {1, 8, 40, 45, 80, 128, 256, 576})
+        for (quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
+            shapes.push_back({plain_format(type), dim});
+    for (quire_type type : {QUIRE_INT8, QUIRE_INT4}) {
+        for (int dim : {2, 8, 40, 80, 128, 240})
+            for (int group : {1, 5, 8, 16, 32, dim})
+                if (dim % group == 0)
+                    shapes.push_back({quantised(type, group, group % 2 == 0 ? QUIRE_F16 : QUIRE_F32), dim});
+    }
+    shapes.push_back({quantised(QUIRE_INT8, 9, QUIRE_F32), 45});
+    return shapes;
+}
+
+jit::CodeCache& test_code_cache() {
+    static jit::CodeCache cache(size_t(64) << 20);
+    return cache;
+}
+
+}  // namespace quire::test

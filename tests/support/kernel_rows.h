@@ -1,0 +1,61 @@
+// What the tests of single kernels share: cache rows that each lie against a guard page of their own, arrays
+// of exactly the documented length, and the definition to hold the results against.
+#pragma once
+#include <cmath>
+#include <vector>
+
+#include "jit/kernel_key.h"
+#include "tests/support/guarded.h"
+#include "tests/support/random.h"
+#include "tests/support/trampoline.h"
+
+namespace quire::test {
+
+// How a kernel sequence is run; neither may change a bit of its result.
+struct Surroundings {
+    Entry entry = Entry::nan;
+    float scratch = NAN;  // what buffers that kernels write hold before
+    Flush flush = Flush::end;
+};
+
+// An array of exactly `count` elements, all `value`.
+template <typename T>
+GuardedBuffer array(size_t count, T value, Flush flush) {
+    GuardedBuffer buffer(count * sizeof(T), flush);
+    buffer.fill_with(value);
+    return buffer;
+}
+
+class KernelRows {
+public:
+    KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush);
+
+    int count() const { return int(values_.size()); }
+    const std::vector<float>& values(int row) const { return values_[size_t(row)]; }  // dequantised
+    // Addresses of `length` rows from `first` on, the last of `count` rows repeated.
+    GuardedBuffer rows(int first, int count, int length) const;
+    GuardedBuffer scales(int first, int count, int length) const;
+    // Addresses that only a prefetch may touch.
+    static GuardedBuffer nowhere(int length);
+
+private:
+    std::vector<GuardedBuffer> rows_, scales_;
+    std::vector<std::vector<float>> values_;
+};
+
+// Formats and head sizes that a kernel test goes through: every loader, whole vectors and tails, groups from
+// one element to the whole row.
+struct RowShape {
+    quire_format format;
+    int dim;
+};
+std::vector<RowShape> row_shapes();
+
+// A code cache for the test's kernels, one for the whole program.
+jit::CodeCache& test_code_cache();
+
+inline int padded_keys(int count) {
+    return (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding;
+}
+
+}  // namespace quire::test
