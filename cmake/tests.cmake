@@ -2,7 +2,7 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-file(GLOB quire_test_sources CONFIGURE_DEPENDS tests/*.cc tests/support/*.cc)
+file(GLOB quire_test_sources CONFIGURE_DEPENDS tests/*.cc tests/*.c tests/support/*.cc)
 
 add_executable(quire_tests ${quire_test_sources})
 quire_compile_options(quire_tests)
@@ -11,6 +11,40 @@ target_include_directories(quire_tests SYSTEM PRIVATE ${QUIRE_XBYAK_INCLUDE_DIR}
 target_compile_definitions(quire_tests PRIVATE QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_link_libraries(quire_tests PRIVATE quire_static GTest::gtest GTest::gtest_main Threads::Threads)
 
+# tests/*.c show that quire.h is C99.
+set_target_properties(quire_tests PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+file(GLOB quire_c_test_sources CONFIGURE_DEPENDS tests/*.c)
+set_source_files_properties(${quire_c_test_sources} PROPERTIES
+    COMPILE_OPTIONS "-pedantic-errors;-Wall;-Wextra;-Wshadow")
+
+# Some tests load the shared library beside the static one.
+add_dependencies(quire_tests quire)
+target_compile_definitions(quire_tests PRIVATE QUIRE_SHARED_LIBRARY="$<TARGET_FILE:quire>")
+target_link_libraries(quire_tests PRIVATE ${CMAKE_DL_LIBS})
+
+# Generated code is decoded where Zydis is there; without it those tests are skipped, and say so.
+find_package(Zydis CONFIG QUIET)
+if(Zydis_FOUND)
+    target_compile_definitions(quire_tests PRIVATE QUIRE_HAVE_ZYDIS)
+    target_link_libraries(quire_tests PRIVATE Zydis::Zydis)
+else()
+    message(WARNING "Zydis was not found (Debian: libzydis-dev): tests will not decode generated code")
+endif()
+
 # PRE_TEST: the list is asked of the program when ctest starts, so that a build for another machine works.
 gtest_discover_tests(quire_tests DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT 600)
+
+# A program that has nothing of quire and oneTBB but what it loads. (The sanitizers can't be loaded later.)
+if(NOT QUIRE_SANITIZE)
+    add_executable(quire_reload tests/programs/reload.c)
+    set_target_properties(quire_reload PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+    target_compile_options(quire_reload PRIVATE -pedantic-errors -Wall -Wextra -Wshadow)
+    target_include_directories(quire_reload PRIVATE include)
+    target_link_libraries(quire_reload PRIVATE ${CMAKE_DL_LIBS})
+    add_dependencies(quire_reload quire)
+    foreach(use inline threads)
+        add_test(NAME reload_${use} COMMAND quire_reload $<TARGET_FILE:quire> ${use})
+        set_tests_properties(reload_${use} PROPERTIES TIMEOUT 60)
+    endforeach()
+endif()

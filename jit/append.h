@@ -13,8 +13,8 @@ struct AppendKey {
     quire_format format;
     int dim;
     std::string name() const {
-        return "append_d" + std::to_string(dim) + "_" + type_name(input_type) + "_" + format_name(format) + "_" +
-               target->name;
+        return "append_d" + std::to_string(dim) + "_" + type_name(input_type) + "_" + format_name(format) +
+               "_" + target->name;
     }
 };
 

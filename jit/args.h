@@ -18,20 +18,20 @@ constexpr int kMaxDecodeRows = 8;
 // over keys: padded keys are hidden by softmax bounds, and PV counts exactly.
 constexpr int kKeyPadding = 16;
 
-struct ScalesArgs {             // f32 or f16 scales of the block's rows -> f32
-    const char* const* rows;    // [N] address of the row's scales
-    const char* const* next;    // [N] the same of the next block, to prefetch
-    float* out;                 // [N][scale stride]
-    int64_t count;              // keys
+struct ScalesArgs {           // f32 or f16 scales of the block's rows -> f32
+    const char* const* rows;  // [N] address of the row's scales
+    const char* const* next;  // [N] the same of the next block, to prefetch
+    float* out;               // [N][scale stride]
+    int64_t count;            // keys
 };
 
 struct QkArgs {
-    const float* query;         // [R][V]
-    const char* const* rows;    // [N] address of each key row; padded to a multiple of kKeyPadding
-    const char* const* next;    // [N] of the next block, to prefetch
-    const float* scales;        // [N][scale stride], quantised formats only
-    float* scores;              // [R][kBlock], written
-    int64_t count;              // keys, a multiple of kKeyPadding
+    const float* query;       // [R][V]
+    const char* const* rows;  // [N] address of each key row; padded to a multiple of kKeyPadding
+    const char* const* next;  // [N] of the next block, to prefetch
+    const float* scales;      // [N][scale stride], quantised formats only
+    float* scores;            // [R][kBlock], written
+    int64_t count;            // keys, a multiple of kKeyPadding
 };
 
 // What softmax needs to know of one query row.
@@ -42,25 +42,25 @@ struct RowBounds {
 };
 
 struct SoftmaxArgs {
-    float* scores;              // [R][kBlock] in, probabilities out
-    const float* bias;          // [R][kBlock] added to the scores (log2 units), kernels with a bias only
-    const RowBounds* bounds;    // [R]
-    float* max;                 // [R] running maximum, in and out
-    float* sum;                 // [R] running sum, in and out
-    float* rescale;             // [R] factor for what was accumulated before, out
-    int64_t rows;               // R
-    int64_t count;              // keys, a multiple of kKeyPadding
-    float cap;                  // soft cap * log2(e); kernels with a soft cap only
+    float* scores;            // [R][kBlock] in, probabilities out
+    const float* bias;        // [R][kBlock] added to the scores (log2 units), kernels with a bias only
+    const RowBounds* bounds;  // [R]
+    float* max;               // [R] running maximum, in and out
+    float* sum;               // [R] running sum, in and out
+    float* rescale;           // [R] factor for what was accumulated before, out
+    int64_t rows;             // R
+    int64_t count;            // keys, a multiple of kKeyPadding
+    float cap;                // soft cap * log2(e); kernels with a soft cap only
 };
 
 struct PvArgs {
-    const float* probabilities; // [R][kBlock]
-    const char* const* rows;    // [N] address of each value row
-    const char* const* next;    // [N] of the next block, to prefetch
-    const float* scales;        // [N][scale stride]
-    const float* rescale;       // [R]
-    float* output;              // [R][V] accumulated
-    int64_t count;              // keys, exact
+    const float* probabilities;  // [R][kBlock]
+    const char* const* rows;     // [N] address of each value row
+    const char* const* next;     // [N] of the next block, to prefetch
+    const float* scales;         // [N][scale stride]
+    const float* rescale;        // [R]
+    float* output;               // [R][V] accumulated
+    int64_t count;               // keys, exact
 };
 
 // ---- query rows in the lanes ----
@@ -71,56 +71,56 @@ constexpr int kValuePanel = 8;  // values of one packed panel of V
 // Floats from one panel to the next: a power of two of bytes would put all panels of a key in one cache set.
 constexpr int kPanelStride = kTileKeys * kValuePanel + 16;
 
-struct PackArgs {               // dequantise rows into a tile of f32
-    const char* const* rows;    // [N]
-    const float* scales;        // [N][scale stride]
-    float* tile;                // keys: [N][V]; values: [ceil(Dv / 8)][kPanelStride]
-    int64_t count;              // keys
+struct PackArgs {             // dequantise rows into a tile of f32
+    const char* const* rows;  // [N]
+    const float* scales;      // [N][scale stride]
+    float* tile;              // keys: [N][V]; values: [ceil(Dv / 8)][kPanelStride]
+    int64_t count;            // keys
 };
 
 struct TileQkArgs {
-    const float* query;         // [D][W * L]
-    const float* keys;          // [N][V]
-    float* scores;              // [N][W * L], written
-    int64_t count;              // keys, a multiple of kKeyPadding
+    const float* query;  // [D][W * L]
+    const float* keys;   // [N][V]
+    float* scores;       // [N][W * L], written
+    int64_t count;       // keys, a multiple of kKeyPadding
 };
 
 struct TileSoftmaxArgs {
-    float* scores;              // [N][W * L] in, probabilities out
-    const float* bias;          // [N][W * L]
-    const int32_t* begin;       // [W * L] keys of the tile that a row sees: begin <= key < end
-    const int32_t* end;         // [W * L]
-    const float* slope;         // [W * L] as RowBounds
-    const float* distance;      // [W * L]
-    float* max;                 // [W * L]
-    float* sum;                 // [W * L]
-    float* rescale;             // [W * L]
-    int64_t count;              // keys, exact
+    float* scores;          // [N][W * L] in, probabilities out
+    const float* bias;      // [N][W * L]
+    const int32_t* begin;   // [W * L] keys of the tile that a row sees: begin <= key < end
+    const int32_t* end;     // [W * L]
+    const float* slope;     // [W * L] as RowBounds
+    const float* distance;  // [W * L]
+    float* max;             // [W * L]
+    float* sum;             // [W * L]
+    float* rescale;         // [W * L]
+    int64_t count;          // keys, exact
     float cap;
 };
 
 struct TilePvArgs {
-    const float* probabilities; // [N][W * L]
-    const float* values;        // [ceil(Dv / 8)][kPanelStride], each [kTileKeys][8]
-    const float* rescale;       // [W * L]
-    float* output;              // [Dv rounded up to 8][W * L] accumulated
-    int64_t count;              // keys, exact
+    const float* probabilities;  // [N][W * L]
+    const float* values;         // [ceil(Dv / 8)][kPanelStride], each [kTileKeys][8]
+    const float* rescale;        // [W * L]
+    float* output;               // [Dv rounded up to 8][W * L] accumulated
+    int64_t count;               // keys, exact
 };
 
 // ---- append and merge ----
 
 struct AppendArgs {
-    const char* input;          // [D] of the input's type
-    char* row;                  // cache row, written
-    char* scales;               // [D / G], written; null where the format has none
-    int8_t* codes;              // [D] scratch, int4 only
+    const char* input;  // [D] of the input's type
+    char* row;          // cache row, written
+    char* scales;       // [D / G], written; null where the format has none
+    int8_t* codes;      // [D] scratch, int4 only
 };
 
-struct MergeArgs {              // out = sum over states of weight * state, in order
-    const float* const* states; // [count] each [Dv]
-    const float* weights;       // [count]
+struct MergeArgs {               // out = sum over states of weight * state, in order
+    const float* const* states;  // [count] each [Dv]
+    const float* weights;        // [count]
     int64_t count;
-    float* output;              // [Dv], written
+    float* output;  // [Dv], written
 };
 
 }  // namespace quire::jit

@@ -5,7 +5,8 @@
 
 namespace quire::jit {
 
-Status CodeCache::make(const std::string& name, const Generator& generate, std::shared_ptr<const Code>* code) {
+Status CodeCache::make(const std::string& name, const Generator& generate,
+                       std::shared_ptr<const Code>* code) {
     try {
         std::vector<uint8_t> bytes;
         QUIRE_TRY(generate(&bytes));
@@ -24,6 +25,43 @@ Status CodeCache::make(const std::string& name, const Generator& generate, std::
     }
 }
 
+// The entry of a key that is being generated. Unless it is kept, it goes, and others may try: also where
+// memory runs out on the way.
+class CodeCache::Making {
+public:
+    // The lock is held.
+    Making(CodeCache& cache, const std::string& name)
+        : cache_(cache), entry_(cache.entries_.try_emplace(name).first) {
+        try {
+            entry_->second.used = cache.order_.insert(cache.order_.end(), name);
+        } catch (...) {
+            cache.entries_.erase(entry_);
+            throw;
+        }
+    }
+    ~Making() {
+        std::lock_guard<std::mutex> lock(cache_.mutex_);
+        if (!entry_->second.code) {
+            cache_.order_.erase(entry_->second.used);
+            cache_.entries_.erase(entry_);
+        }
+        cache_.generated_.notify_all();
+    }
+    Making(const Making&) = delete;
+
+    void keep(const std::shared_ptr<const Code>& code) {
+        std::lock_guard<std::mutex> lock(cache_.mutex_);
+        entry_->second.code = code;
+        cache_.bytes_ += code->memory.size();
+        cache_.touch(entry_->second);
+        cache_.evict();
+    }
+
+private:
+    CodeCache& cache_;
+    const std::map<std::string, Entry>::iterator entry_;
+};
+
 Status CodeCache::get(const std::string& name, const Generator& generate, std::shared_ptr<const Code>* code) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
@@ -36,26 +74,13 @@ Status CodeCache::get(const std::string& name, const Generator& generate, std::s
         }
         generated_.wait(lock);  // another thread is at it; if it fails, its entry is gone and we try
     }
-    entries_[name].used = order_.insert(order_.end(), name);
+    Making making(*this, name);
     lock.unlock();
-
     std::shared_ptr<const Code> made;
-    Status status = make(name, generate, &made);
-
-    lock.lock();
-    Entry& entry = entries_[name];
-    if (status.ok()) {
-        entry.code = made;
-        bytes_ += made->memory.size();
-        touch(entry);
-        *code = std::move(made);
-        evict();
-    } else {
-        order_.erase(entry.used);
-        entries_.erase(name);
-    }
-    generated_.notify_all();
-    return status;
+    QUIRE_TRY(make(name, generate, &made));
+    making.keep(made);
+    *code = std::move(made);
+    return {};
 }
 
 void CodeCache::touch(Entry& entry) { order_.splice(order_.end(), order_, entry.used); }

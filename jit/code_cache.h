@@ -44,6 +44,7 @@ private:
         std::shared_ptr<const Code> code;  // null while it is being generated
         std::list<std::string>::iterator used;
     };
+    class Making;
     static Status make(const std::string& name, const Generator& generate, std::shared_ptr<const Code>* code);
     void touch(Entry& entry);
     void evict();

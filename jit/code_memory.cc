@@ -19,9 +19,7 @@ size_t round_to_pages(size_t size) {
     return (size + page - 1) / page * page;
 }
 
-Status refused(const char* step) {
-    return unsupported("code memory: %s: %s", step, std::strerror(errno));
-}
+Status refused(const char* step) { return unsupported("code memory: %s: %s", step, std::strerror(errno)); }
 
 // RW anonymous pages, filled, then turned to RX. SELinux's execmem and similar rules refuse the second step.
 Status publish_mapping(const uint8_t* code, size_t size, size_t mapped, void** address) {

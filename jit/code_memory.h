@@ -1,5 +1,5 @@
-// Executable memory that is never writable and executable at once: code is generated into a private buffer and
-// published by a ladder of ways (DESIGN section 7).
+// Executable memory that is never writable and executable at once: code is generated into a private buffer
+// and published by a ladder of ways (DESIGN section 7).
 #pragma once
 #include <cstddef>
 #include <cstdint>

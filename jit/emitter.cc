@@ -85,9 +85,7 @@ Status Emitter::finish(std::vector<uint8_t>* bytes) {
 }
 
 Address Emitter::constant(const std::vector<uint32_t>& words) { return ptr[rip + pool_[words]]; }
-Address Emitter::splat_bits(uint32_t bits) {
-    return constant(std::vector<uint32_t>(size_t(lanes()), bits));
-}
+Address Emitter::splat_bits(uint32_t bits) { return constant(std::vector<uint32_t>(size_t(lanes()), bits)); }
 Address Emitter::splat(float value) { return splat_bits(float_bits(value)); }
 
 // ---- loads and stores ----
@@ -112,7 +110,8 @@ void Emitter::load_f32(const Vec& v, const RegExp& at, int n) {
 }
 
 void Emitter::load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order) {
-    const Xbyak::Ymm wide(v.getIdx(), is_512() ? Xbyak::Operand::ZMM : Xbyak::Operand::YMM, target_.vector_bits);
+    const Xbyak::Ymm wide(v.getIdx(), is_512() ? Xbyak::Operand::ZMM : Xbyak::Operand::YMM,
+                          target_.vector_bits);
     vmovups(v, constant(order));
     vpermps(wide, wide, ptr[at]);
 }
@@ -152,7 +151,8 @@ void Emitter::load_bytes(const Vec& v, const RegExp& at, int n) {
         return vmovdqu8(y | k1 | T_z, ptr[at]);
     }
     if (n == 16) return vmovdqu(x, ptr[at]);
-    // At most 15 bytes here (f16 tails of a ymm): eight, four, two, one, from the end so that each part lands in place.
+    // At most 15 bytes here (f16 tails of a ymm): eight, four, two, one, from the end so that each part lands
+    // in place.
     int done = 0;
     if (n & 8) {
         vmovq(x, ptr[at]);
@@ -284,9 +284,7 @@ void Emitter::bit_and(const Vec& d, const Vec& a, const Address& b) {
     is_512() ? vpandd(d, a, b) : vpand(d, a, b);
 }
 
-void Emitter::bit_or(const Vec& d, const Vec& a, const Vec& b) {
-    is_512() ? vpord(d, a, b) : vpor(d, a, b);
-}
+void Emitter::bit_or(const Vec& d, const Vec& a, const Vec& b) { is_512() ? vpord(d, a, b) : vpor(d, a, b); }
 
 void Emitter::multiply_by_scalar(const Vec& v, const RegExp& at) {
     if (is_512()) return vmulps(v, v, ptr_b[at]);
@@ -307,8 +305,8 @@ void Emitter::scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& n) {
     vmulps(x, p, n);
 }
 
-void Emitter::keep_in_range(const Vec& v, const Vec& index, const Xbyak::Operand& begin, const Xbyak::Operand& end,
-                            const Xbyak::Operand& otherwise) {
+void Emitter::keep_in_range(const Vec& v, const Vec& index, const Xbyak::Operand& begin,
+                            const Xbyak::Operand& end, const Xbyak::Operand& otherwise) {
     Temp bound(*this, "range.bound");
     vmovups(bound, end);
     if (is_512()) {

@@ -1,5 +1,6 @@
-// The only file that knows AVX2 from AVX-512. A generator built on it is written once: a Vec carries its width
-// at generation time, and what differs between the tiers (masks, tails, cross-lane moves) is a function here.
+// The only file that knows AVX2 from AVX-512. A generator built on it is written once: a Vec carries its
+// width at generation time, and what differs between the tiers (masks, tails, cross-lane moves) is a function
+// here.
 //
 // Functions that need a register of their own take it from the pool while they emit, and give it back.
 //

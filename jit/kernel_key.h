@@ -1,5 +1,5 @@
-// What a kernel's code depends on: all of it, and never a length. The name spells the key and is the key of the
-// code cache, of listings and of profiles.
+// What a kernel's code depends on: all of it, and never a length. The name spells the key and is the key of
+// the code cache, of listings and of profiles.
 #pragma once
 #include <string>
 
@@ -29,7 +29,7 @@ struct RowKey {
 
 // What is done to the scores before softmax.
 struct ScoreKey {
-    bool bias;      // additive mask
+    bool bias;  // additive mask
     bool alibi;
     bool soft_cap;
 

@@ -22,12 +22,13 @@ Status make(CodeCache& cache, const std::string& name, const Generate& generate,
 Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
     if (!is_quantised(key.format)) return {};
     key.rows = 0;
-    return make(cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
+    return make(
+        cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
 }
 
 std::string tile_name(const char* stage, const RowKey& key, int vecs) {
-    return std::string(stage) + "_d" + std::to_string(key.dim) + "_stride" + std::to_string(key.padded()) + "_w" +
-           std::to_string(vecs) + "_" + key.target->name;
+    return std::string(stage) + "_d" + std::to_string(key.dim) + "_stride" + std::to_string(key.padded()) +
+           "_w" + std::to_string(vecs) + "_" + key.target->name;
 }
 
 }  // namespace
@@ -36,23 +37,27 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
                            DecodeKernels* kernels) {
     QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
     QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
-    QUIRE_TRY(make(cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); },
-                   &kernels->qk));
-    QUIRE_TRY(make(cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); },
-                   &kernels->pv));
+    QUIRE_TRY(make(
+        cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk));
+    QUIRE_TRY(make(
+        cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); },
+        &kernels->pv));
     const std::string softmax = "decode_softmax" + scores.name() + "_" + keys.target->name;
-    return make(cache, softmax, [&](auto* code) { return generate_softmax(*keys.target, scores, code); },
-                &kernels->softmax);
+    return make(
+        cache, softmax, [&](auto* code) { return generate_softmax(*keys.target, scores, code); },
+        &kernels->softmax);
 }
 
 Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
                          int vecs, TileKernels* kernels) {
     const TileKey qk{keys.target, keys.dim, keys.padded(), vecs};
     const TileKey pv{values.target, values.dim, values.padded(), vecs};
-    QUIRE_TRY(make(cache, tile_name("tile_qk", keys, vecs), [&](auto* code) { return generate_tile_qk(qk, code); },
-                   &kernels->qk));
-    QUIRE_TRY(make(cache, tile_name("tile_pv", values, vecs),
-                   [&](auto* code) { return generate_tile_pv(pv, code); }, &kernels->pv));
+    QUIRE_TRY(make(
+        cache, tile_name("tile_qk", keys, vecs), [&](auto* code) { return generate_tile_qk(qk, code); },
+        &kernels->qk));
+    QUIRE_TRY(make(
+        cache, tile_name("tile_pv", values, vecs), [&](auto* code) { return generate_tile_pv(pv, code); },
+        &kernels->pv));
     for (bool masked : {false, true}) {
         const std::string name = "tile_softmax_w" + std::to_string(vecs) + scores.name() +
                                  (masked ? "_masked_" : "_") + keys.target->name;
@@ -67,10 +72,12 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
     QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
     QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
-    QUIRE_TRY(make(cache, keys.name("pack_keys"), [&](auto* code) { return generate_pack_keys(keys, code); },
-                   &kernels->keys));
-    return make(cache, values.name("pack_values"), [&](auto* code) { return generate_pack_values(values, code); },
-                &kernels->values);
+    QUIRE_TRY(make(
+        cache, keys.name("pack_keys"), [&](auto* code) { return generate_pack_keys(keys, code); },
+        &kernels->keys));
+    return make(
+        cache, values.name("pack_values"), [&](auto* code) { return generate_pack_values(values, code); },
+        &kernels->values);
 }
 
 Status make_read_kernels(CodeCache& cache, const RowKey& row, quire_type type, ReadKernels* kernels) {
@@ -79,20 +86,23 @@ Status make_read_kernels(CodeCache& cache, const RowKey& row, quire_type type, R
     if (is_quantised(row.format)) {
         stored = QUIRE_F32;
         QUIRE_TRY(make_scales(cache, row, &kernels->scales));
-        QUIRE_TRY(make(cache, row.name("pack_keys"), [&](auto* code) { return generate_pack_keys(row, code); },
-                       &kernels->rows));
+        QUIRE_TRY(make(
+            cache, row.name("pack_keys"), [&](auto* code) { return generate_pack_keys(row, code); },
+            &kernels->rows));
     }
     const AppendKey store{row.target, stored, {type, 0, QUIRE_NONE}, row.dim};
     return make_append_kernel(cache, store, &kernels->store);
 }
 
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel) {
-    return make(cache, key.name(), [&](auto* code) { return generate_append(key, code); }, kernel);
+    return make(
+        cache, key.name(), [&](auto* code) { return generate_append(key, code); }, kernel);
 }
 
 Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel) {
     const std::string name = "merge_d" + std::to_string(dim) + "_" + target.name;
-    return make(cache, name, [&](auto* code) { return generate_merge(target, dim, code); }, kernel);
+    return make(
+        cache, name, [&](auto* code) { return generate_merge(target, dim, code); }, kernel);
 }
 
 }  // namespace quire::jit

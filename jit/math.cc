@@ -19,7 +19,8 @@ void emit_exp2(Emitter& e, const Vec& x) {
     e.vsubps(x, x, whole);  // -0.5..0.5
     // Minimax polynomial of (2^x - 1) / x, weighted to the relative error of 2^x: 2e-9 before rounding.
     e.vmovups(p, e.splat(0x1.41fbbcp-13f));
-    emit_horner(e, p, x, {0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e430p-1f, 1.f});
+    emit_horner(e, p, x,
+                {0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e430p-1f, 1.f});
     e.scale_by_power_of_two(x, p, whole);
 }
 
@@ -40,7 +41,8 @@ void emit_tanh(Emitter& e, const Vec& x) {
         Temp square(e, "tanh.square");
         e.vmulps(square, x, x);
         e.vmovups(p, e.splat(-5.70498872745e-3f));
-        emit_horner(e, p, square, {2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f});
+        emit_horner(e, p, square,
+                    {2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f});
         e.vmulps(p, p, square);
     }
     e.vfmadd213ps(p, x, x);

@@ -16,8 +16,8 @@ class Merge : public Emitter {
 public:
     Merge(const Target& target, int dim) : Emitter(target) {
         begin();
-        const Gpr states = gpr("states"), weights = gpr("weights"), count = gpr("count"), output = gpr("output"),
-                  state = gpr("state"), s = gpr("s");
+        const Gpr states = gpr("states"), weights = gpr("weights"), count = gpr("count"),
+                  output = gpr("output"), state = gpr("state"), s = gpr("s");
         mov(states, ptr[args() + offsetof(MergeArgs, states)]);
         mov(weights, ptr[args() + offsetof(MergeArgs, weights)]);
         mov(count, ptr[args() + offsetof(MergeArgs, count)]);

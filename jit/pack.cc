@@ -15,7 +15,10 @@ namespace {
 class Pack : public Emitter {
 public:
     Pack(const RowKey& key, bool panels)
-        : Emitter(*key.target), key_(key), panels_(panels), loader_(RowLoader::make(*this, key.format, key.dim)) {
+        : Emitter(*key.target),
+          key_(key),
+          panels_(panels),
+          loader_(RowLoader::make(*this, key.format, key.dim)) {
         begin();
         mov(rows_, ptr[args() + offsetof(PackArgs, rows)]);
         mov(scales_, ptr[args() + offsetof(PackArgs, scales)]);
@@ -55,7 +58,11 @@ private:
 
 }  // namespace
 
-Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code) { return Pack(key, false).finish(code); }
-Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code) { return Pack(key, true).finish(code); }
+Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code) {
+    return Pack(key, false).finish(code);
+}
+Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code) {
+    return Pack(key, true).finish(code);
+}
 
 }  // namespace quire::jit

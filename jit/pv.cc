@@ -80,7 +80,8 @@ private:
         }
     }
 
-    void emit_key(const std::vector<Vec>& acc, const std::vector<Vec>& v, int row, int rows, int vec, int width) {
+    void emit_key(const std::vector<Vec>& acc, const std::vector<Vec>& v, int row, int rows, int vec,
+                  int width) {
         // The first pass over the query rows prefetches; each pass over the vectors its share, so that the
         // requests are spread over the block.
         if (row == 0) {

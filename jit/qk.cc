@@ -37,7 +37,8 @@ private:
         mov(row_, ptr[rows_]);
         for (int g = 0; g < key_.groups(); g += lanes()) {
             Temp factors(*this, "factors");
-            load_number(key_.format.scale_type, factors, row_ + g * bytes, std::min(lanes(), key_.groups() - g));
+            load_number(key_.format.scale_type, factors, row_ + g * bytes,
+                        std::min(lanes(), key_.groups() - g));
             vmovups(ptr[out_ + g * 4], *factors);
         }
         add(rows_, 8);
@@ -46,7 +47,8 @@ private:
     }
 
     const RowKey key_;
-    const Gpr rows_ = gpr("rows"), next_ = gpr("next"), out_ = gpr("out"), count_ = gpr("count"), row_ = gpr("row");
+    const Gpr rows_ = gpr("rows"), next_ = gpr("next"), out_ = gpr("out"), count_ = gpr("count"),
+              row_ = gpr("row");
 };
 
 // for key in 0..count step T:
@@ -60,7 +62,10 @@ private:
 class Qk : public Emitter {
 public:
     explicit Qk(const RowKey& key)
-        : Emitter(*key.target), key_(key), loader_(RowLoader::make(*this, key.format, key.dim)), tokens_(tile()) {
+        : Emitter(*key.target),
+          key_(key),
+          loader_(RowLoader::make(*this, key.format, key.dim)),
+          tokens_(tile()) {
         begin();
         mov(query_, ptr[args() + offsetof(QkArgs, query)]);
         mov(rows_, ptr[args() + offsetof(QkArgs, rows)]);
@@ -127,7 +132,8 @@ private:
         for (int first = 0; first < total; first += 4) {
             std::vector<Vec> four;
             for (int i = 0; i < 4; ++i)
-                four.push_back(first + i < total ? acc_[size_t(first + i)] : spare[size_t(first + i - total)]);
+                four.push_back(first + i < total ? acc_[size_t(first + i)]
+                                                 : spare[size_t(first + i - total)]);
             sum_four(four[0], four[0], four[1], four[2], four[3]);
             const Xbyak::Xmm sums(four[0].getIdx());
             emit_store_sums(sums, first, std::min(4, total - first));

@@ -1,4 +1,5 @@
-// Where a row's elements are in lanes, and a row's scales in scratch: plain numbers, known without an emitter.
+// Where a row's elements are in lanes, and a row's scales in scratch: plain numbers, known without an
+// emitter.
 #pragma once
 #include "src/format.h"
 

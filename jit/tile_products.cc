@@ -20,7 +20,10 @@ int broadcasts(const Emitter& e, int vecs) {
 class TileProduct : public Emitter {
 protected:
     explicit TileProduct(const TileKey& key)
-        : Emitter(*key.target), key_(key), n_(broadcasts(*this, key.vecs)), acc_(vecs("acc", n_ * key.vecs)),
+        : Emitter(*key.target),
+          key_(key),
+          n_(broadcasts(*this, key.vecs)),
+          acc_(vecs("acc", n_ * key.vecs)),
           rows_(vecs("rows", key.vecs)) {}
 
     const Vec& acc(int n, int w) const { return acc_[size_t(n * key_.vecs + w)]; }
@@ -142,8 +145,9 @@ private:
             for (int w = 0; w < key_.vecs; ++w) vmovups(ptr[output_at(d + n, w)], acc(n, w));
     }
 
-    const Gpr output_ = gpr("output"), panel_ = gpr("panel"), panels_ = gpr("panels"), rescale_ = gpr("rescale"),
-              probabilities_ = gpr("probabilities"), count_ = gpr("count"), value_ = gpr("value");
+    const Gpr output_ = gpr("output"), panel_ = gpr("panel"), panels_ = gpr("panels"),
+              rescale_ = gpr("rescale"), probabilities_ = gpr("probabilities"), count_ = gpr("count"),
+              value_ = gpr("value");
 };
 
 }  // namespace

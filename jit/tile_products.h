@@ -1,5 +1,5 @@
-// The two products with query rows in the lanes: S^T = K Q^T and O^T += V^T P^T, on packed tiles. The element of
-// K or V is the broadcast operand, so neither is transposed.
+// The two products with query rows in the lanes: S^T = K Q^T and O^T += V^T P^T, on packed tiles. The element
+// of K or V is the broadcast operand, so neither is transposed.
 #pragma once
 #include <vector>
 
@@ -17,6 +17,7 @@ struct TileKey {
 };
 
 Status generate_tile_qk(const TileKey& key, std::vector<uint8_t>* code);  // void(const TileQkArgs*)
-Status generate_tile_pv(const TileKey& key, std::vector<uint8_t>* code);  // void(const TilePvArgs*); dim is Dv
+Status generate_tile_pv(const TileKey& key,
+                        std::vector<uint8_t>* code);  // void(const TilePvArgs*); dim is Dv
 
 }  // namespace quire::jit

@@ -11,9 +11,11 @@ namespace {
 #define QUIRE_STRING_(x) #x
 #define QUIRE_STRING(x) QUIRE_STRING_(x)
 
-// Runs `body` and turns what it throws into a status; remembers the message.
+// Runs `body` and turns what it throws into a status; remembers the message. Neither bits nor MXCSR depend on
+// the caller's rounding: plans compute too (scale, slopes).
 template <typename Body>
 quire_status guarded(const Body& body) noexcept {
+    const FloatEnvironment environment;
     try {
         Status status = body();
         return status.ok() ? QUIRE_OK : report(status);
@@ -160,7 +162,9 @@ int32_t quire_num_threads(quire_context* context) {
 }
 
 void quire_plan_destroy(quire_plan* plan) { delete plan; }
-const char* quire_plan_explain(const quire_plan* plan) { return plan == nullptr ? "" : plan->explain.c_str(); }
+const char* quire_plan_explain(const quire_plan* plan) {
+    return plan == nullptr ? "" : plan->explain.c_str();
+}
 
 quire_status quire_run_slice(quire_run* run, int32_t index, int32_t count, quire_barrier_fn barrier,
                              void* barrier_user) {
@@ -182,7 +186,8 @@ void quire_attention_desc_init(quire_attention_desc* desc) {
     desc->key_format = desc->value_format = {QUIRE_F32, 0, QUIRE_NONE};
 }
 
-quire_status quire_attention_plan(quire_context* context, const quire_attention_desc* desc, quire_plan** plan) {
+quire_status quire_attention_plan(quire_context* context, const quire_attention_desc* desc,
+                                  quire_plan** plan) {
     return plan_for(context, desc, plan, Operator::attention, make_attention_operator);
 }
 
@@ -190,7 +195,8 @@ quire_status quire_attention(const quire_plan* plan, const quire_attention_args*
     return run_now(plan, args, Operator::attention, prepare_attention);
 }
 
-quire_status quire_prepare_attention(const quire_plan* plan, const quire_attention_args* args, quire_run** run) {
+quire_status quire_prepare_attention(const quire_plan* plan, const quire_attention_args* args,
+                                     quire_run** run) {
     return prepare_only(plan, args, Operator::attention, prepare_attention, run);
 }
 
@@ -213,14 +219,16 @@ quire_status quire_prepare_append(const quire_plan* plan, const quire_append_arg
     return prepare_only(plan, args, Operator::append, prepare_append, run);
 }
 
-quire_status quire_merge_states(quire_context* context, const quire_tensor* output_a, const quire_tensor* lse_a,
-                                const quire_tensor* output_b, const quire_tensor* lse_b, const quire_tensor* output,
+quire_status quire_merge_states(quire_context* context, const quire_tensor* output_a,
+                                const quire_tensor* lse_a, const quire_tensor* output_b,
+                                const quire_tensor* lse_b, const quire_tensor* output,
                                 const quire_tensor* lse) {
     (void)context;
     return guarded([&] { return merge_states(output_a, lse_a, output_b, lse_b, output, lse); });
 }
 
-void quire_pmx_dynamic_multi_head_cache_attention_desc_init(quire_pmx_dynamic_multi_head_cache_attention_desc* desc) {
+void quire_pmx_dynamic_multi_head_cache_attention_desc_init(
+    quire_pmx_dynamic_multi_head_cache_attention_desc* desc) {
     *desc = {};
     desc->struct_size = sizeof *desc;
     desc->num_layer = 1;
@@ -230,18 +238,22 @@ void quire_pmx_dynamic_multi_head_cache_attention_desc_init(quire_pmx_dynamic_mu
 }
 
 quire_status quire_pmx_dynamic_multi_head_cache_attention_plan(
-    quire_context* context, const quire_pmx_dynamic_multi_head_cache_attention_desc* desc, quire_plan** plan) {
-    return plan_for(context, desc, plan, Operator::pmx_dynamic_multi_head_cache_attention, make_pmx_dynamic_multi_head_cache_attention);
+    quire_context* context, const quire_pmx_dynamic_multi_head_cache_attention_desc* desc,
+    quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_dynamic_multi_head_cache_attention,
+                    make_pmx_dynamic_multi_head_cache_attention);
 }
 
 quire_status quire_pmx_dynamic_multi_head_cache_attention(
     const quire_plan* plan, const quire_pmx_dynamic_multi_head_cache_attention_args* args) {
-    return run_now(plan, args, Operator::pmx_dynamic_multi_head_cache_attention, prepare_pmx_dynamic_multi_head_cache_attention);
+    return run_now(plan, args, Operator::pmx_dynamic_multi_head_cache_attention,
+                   prepare_pmx_dynamic_multi_head_cache_attention);
 }
 
 quire_status quire_prepare_pmx_dynamic_multi_head_cache_attention(
     const quire_plan* plan, const quire_pmx_dynamic_multi_head_cache_attention_args* args, quire_run** run) {
-    return prepare_only(plan, args, Operator::pmx_dynamic_multi_head_cache_attention, prepare_pmx_dynamic_multi_head_cache_attention, run);
+    return prepare_only(plan, args, Operator::pmx_dynamic_multi_head_cache_attention,
+                        prepare_pmx_dynamic_multi_head_cache_attention, run);
 }
 
 void quire_pmx_dynamic_multi_head_attention_desc_init(quire_pmx_dynamic_multi_head_attention_desc* desc) {
@@ -250,16 +262,22 @@ void quire_pmx_dynamic_multi_head_attention_desc_init(quire_pmx_dynamic_multi_he
     desc->type = QUIRE_F32;
 }
 
-quire_status quire_pmx_dynamic_multi_head_attention_plan(quire_context* context, const quire_pmx_dynamic_multi_head_attention_desc* desc, quire_plan** plan) {
-    return plan_for(context, desc, plan, Operator::pmx_dynamic_multi_head_attention, make_pmx_dynamic_multi_head_attention);
+quire_status quire_pmx_dynamic_multi_head_attention_plan(
+    quire_context* context, const quire_pmx_dynamic_multi_head_attention_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_dynamic_multi_head_attention,
+                    make_pmx_dynamic_multi_head_attention);
 }
 
-quire_status quire_pmx_dynamic_multi_head_attention(const quire_plan* plan, const quire_pmx_dynamic_multi_head_attention_args* args) {
-    return run_now(plan, args, Operator::pmx_dynamic_multi_head_attention, prepare_pmx_dynamic_multi_head_attention);
+quire_status quire_pmx_dynamic_multi_head_attention(const quire_plan* plan,
+                                                    const quire_pmx_dynamic_multi_head_attention_args* args) {
+    return run_now(plan, args, Operator::pmx_dynamic_multi_head_attention,
+                   prepare_pmx_dynamic_multi_head_attention);
 }
 
-quire_status quire_prepare_pmx_dynamic_multi_head_attention(const quire_plan* plan, const quire_pmx_dynamic_multi_head_attention_args* args, quire_run** run) {
-    return prepare_only(plan, args, Operator::pmx_dynamic_multi_head_attention, prepare_pmx_dynamic_multi_head_attention, run);
+quire_status quire_prepare_pmx_dynamic_multi_head_attention(
+    const quire_plan* plan, const quire_pmx_dynamic_multi_head_attention_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_dynamic_multi_head_attention,
+                        prepare_pmx_dynamic_multi_head_attention, run);
 }
 
 void quire_pmx_dynamic_key_value_cache_desc_init(quire_pmx_dynamic_key_value_cache_desc* desc) {
@@ -272,16 +290,23 @@ void quire_pmx_dynamic_key_value_cache_desc_init(quire_pmx_dynamic_key_value_cac
     desc->type = QUIRE_F32;
 }
 
-quire_status quire_pmx_dynamic_key_value_cache_plan(quire_context* context, const quire_pmx_dynamic_key_value_cache_desc* desc, quire_plan** plan) {
-    return plan_for(context, desc, plan, Operator::pmx_dynamic_key_value_cache, make_pmx_dynamic_key_value_cache);
+quire_status quire_pmx_dynamic_key_value_cache_plan(quire_context* context,
+                                                    const quire_pmx_dynamic_key_value_cache_desc* desc,
+                                                    quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_dynamic_key_value_cache,
+                    make_pmx_dynamic_key_value_cache);
 }
 
-quire_status quire_pmx_dynamic_key_value_cache(const quire_plan* plan, const quire_pmx_dynamic_key_value_cache_args* args) {
+quire_status quire_pmx_dynamic_key_value_cache(const quire_plan* plan,
+                                               const quire_pmx_dynamic_key_value_cache_args* args) {
     return run_now(plan, args, Operator::pmx_dynamic_key_value_cache, prepare_pmx_dynamic_key_value_cache);
 }
 
-quire_status quire_prepare_pmx_dynamic_key_value_cache(const quire_plan* plan, const quire_pmx_dynamic_key_value_cache_args* args, quire_run** run) {
-    return prepare_only(plan, args, Operator::pmx_dynamic_key_value_cache, prepare_pmx_dynamic_key_value_cache, run);
+quire_status quire_prepare_pmx_dynamic_key_value_cache(const quire_plan* plan,
+                                                       const quire_pmx_dynamic_key_value_cache_args* args,
+                                                       quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_dynamic_key_value_cache,
+                        prepare_pmx_dynamic_key_value_cache, run);
 }
 
 void quire_pmx_multi_head_cache_attention_desc_init(quire_pmx_multi_head_cache_attention_desc* desc) {
@@ -292,16 +317,23 @@ void quire_pmx_multi_head_cache_attention_desc_init(quire_pmx_multi_head_cache_a
     desc->query_type = QUIRE_F32;
 }
 
-quire_status quire_pmx_multi_head_cache_attention_plan(quire_context* context, const quire_pmx_multi_head_cache_attention_desc* desc, quire_plan** plan) {
-    return plan_for(context, desc, plan, Operator::pmx_multi_head_cache_attention, make_pmx_multi_head_cache_attention);
+quire_status quire_pmx_multi_head_cache_attention_plan(quire_context* context,
+                                                       const quire_pmx_multi_head_cache_attention_desc* desc,
+                                                       quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::pmx_multi_head_cache_attention,
+                    make_pmx_multi_head_cache_attention);
 }
 
-quire_status quire_pmx_multi_head_cache_attention(const quire_plan* plan, const quire_pmx_multi_head_cache_attention_args* args) {
-    return run_now(plan, args, Operator::pmx_multi_head_cache_attention, prepare_pmx_multi_head_cache_attention);
+quire_status quire_pmx_multi_head_cache_attention(const quire_plan* plan,
+                                                  const quire_pmx_multi_head_cache_attention_args* args) {
+    return run_now(plan, args, Operator::pmx_multi_head_cache_attention,
+                   prepare_pmx_multi_head_cache_attention);
 }
 
-quire_status quire_prepare_pmx_multi_head_cache_attention(const quire_plan* plan, const quire_pmx_multi_head_cache_attention_args* args, quire_run** run) {
-    return prepare_only(plan, args, Operator::pmx_multi_head_cache_attention, prepare_pmx_multi_head_cache_attention, run);
+quire_status quire_prepare_pmx_multi_head_cache_attention(
+    const quire_plan* plan, const quire_pmx_multi_head_cache_attention_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_multi_head_cache_attention,
+                        prepare_pmx_multi_head_cache_attention, run);
 }
 
 void quire_pmx_multi_head_attention_desc_init(quire_pmx_multi_head_attention_desc* desc) {
@@ -310,16 +342,22 @@ void quire_pmx_multi_head_attention_desc_init(quire_pmx_multi_head_attention_des
     desc->type = QUIRE_F32;
 }
 
-quire_status quire_pmx_multi_head_attention_plan(quire_context* context, const quire_pmx_multi_head_attention_desc* desc, quire_plan** plan) {
+quire_status quire_pmx_multi_head_attention_plan(quire_context* context,
+                                                 const quire_pmx_multi_head_attention_desc* desc,
+                                                 quire_plan** plan) {
     return plan_for(context, desc, plan, Operator::pmx_multi_head_attention, make_pmx_multi_head_attention);
 }
 
-quire_status quire_pmx_multi_head_attention(const quire_plan* plan, const quire_pmx_multi_head_attention_args* args) {
+quire_status quire_pmx_multi_head_attention(const quire_plan* plan,
+                                            const quire_pmx_multi_head_attention_args* args) {
     return run_now(plan, args, Operator::pmx_multi_head_attention, prepare_pmx_multi_head_attention);
 }
 
-quire_status quire_prepare_pmx_multi_head_attention(const quire_plan* plan, const quire_pmx_multi_head_attention_args* args, quire_run** run) {
-    return prepare_only(plan, args, Operator::pmx_multi_head_attention, prepare_pmx_multi_head_attention, run);
+quire_status quire_prepare_pmx_multi_head_attention(const quire_plan* plan,
+                                                    const quire_pmx_multi_head_attention_args* args,
+                                                    quire_run** run) {
+    return prepare_only(plan, args, Operator::pmx_multi_head_attention, prepare_pmx_multi_head_attention,
+                        run);
 }
 
 void quire_pmx_key_value_cache_desc_init(quire_pmx_key_value_cache_desc* desc) {
@@ -331,7 +369,8 @@ void quire_pmx_key_value_cache_desc_init(quire_pmx_key_value_cache_desc* desc) {
     desc->type = QUIRE_F32;
 }
 
-quire_status quire_pmx_key_value_cache_plan(quire_context* context, const quire_pmx_key_value_cache_desc* desc, quire_plan** plan) {
+quire_status quire_pmx_key_value_cache_plan(quire_context* context,
+                                            const quire_pmx_key_value_cache_desc* desc, quire_plan** plan) {
     return plan_for(context, desc, plan, Operator::pmx_key_value_cache, make_pmx_key_value_cache);
 }
 
@@ -339,7 +378,8 @@ quire_status quire_pmx_key_value_cache(const quire_plan* plan, const quire_pmx_k
     return run_now(plan, args, Operator::pmx_key_value_cache, prepare_pmx_key_value_cache);
 }
 
-quire_status quire_prepare_pmx_key_value_cache(const quire_plan* plan, const quire_pmx_key_value_cache_args* args, quire_run** run) {
+quire_status quire_prepare_pmx_key_value_cache(const quire_plan* plan,
+                                               const quire_pmx_key_value_cache_args* args, quire_run** run) {
     return prepare_only(plan, args, Operator::pmx_key_value_cache, prepare_pmx_key_value_cache, run);
 }
 

@@ -42,14 +42,16 @@ float* Scratch::floats(size_t count) {
     return begin;
 }
 
-void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys, int64_t fill) {
+void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys,
+                       int64_t fill) {
     begin = first;
     count = keys;
     const bool key_scales = cache.key_scale.base, value_scales = cache.value_scale.base;
     int64_t done = 0;
     while (done < keys) {
         const int64_t t = first + done, row = cache.row(b, t);
-        const int64_t left_of_page = cache.page_size == 0 ? keys - done : cache.page_size - t % cache.page_size;
+        const int64_t left_of_page =
+            cache.page_size == 0 ? keys - done : cache.page_size - t % cache.page_size;
         const int64_t n = std::min(keys - done, left_of_page);
         const auto run = [&](const RowView& view, const char** out) {
             Cursor{view.at(b, row, kv_head), view.row_stride, out + done}.run(n);
@@ -80,8 +82,8 @@ const char* query_at(const AttentionProblem& p, const Item& item, int64_t row) {
     return p.query.at(item.b, p.row_of(item.b, row / group), item.kv_head * group + row % group);
 }
 
-void load_bias(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count, float* bias,
-               int64_t stride) {
+void load_bias(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count,
+               float* bias, int64_t stride) {
     constexpr float kLowest = std::numeric_limits<float>::lowest();
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
     for (int64_t j = 0; j < count; ++j) bias[j * stride] = 0;

@@ -29,10 +29,10 @@ private:
 // Enough for any item of the plan.
 size_t scratch_floats(const AttentionPlan& plan);
 
-void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, Scratch& scratch,
-                 States& states);
-void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, Scratch& scratch,
-                  States& states);
+void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                 Scratch& scratch, States& states);
+void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                  Scratch& scratch, States& states);
 
 // ---- what both share ----
 
@@ -55,8 +55,8 @@ float query_factor(const AttentionSpec& spec);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 
-// What the score terms add for query row `row` and keys begin .. begin + count, in log2 units, `stride` floats
-// apart; hidden keys get -Inf.
+// What the score terms add for query row `row` and keys begin .. begin + count, in log2 units, `stride`
+// floats apart; hidden keys get -Inf.
 void load_bias(const AttentionProblem& problem, const Item& item, int64_t row, int64_t begin, int64_t count,
                float* bias, int64_t stride);
 

@@ -12,12 +12,12 @@ constexpr int kBlock = jit::kBlock;
 constexpr float kLog2e = 1.44269504f;
 
 struct RowsState {
-    float *query, *output;                      // [R][V] in lane order
-    float *scores, *bias;                       // [R][kBlock]
-    float *key_scales, *value_scales;           // [kBlock][scale stride]
-    float *max, *sum, *rescale;                 // [R]
-    jit::RowBounds* bounds;                     // [R]
-    RowAddresses* addresses;                    // [2]: this block and the next
+    float *query, *output;             // [R][V] in lane order
+    float *scores, *bias;              // [R][kBlock]
+    float *key_scales, *value_scales;  // [kBlock][scale stride]
+    float *max, *sum, *rescale;        // [R]
+    jit::RowBounds* bounds;            // [R]
+    RowAddresses* addresses;           // [2]: this block and the next
 };
 
 RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
@@ -51,8 +51,8 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
     }
 }
 
-void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowAddresses& block,
-                const RowsState& s) {
+void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
+                const RowAddresses& block, const RowsState& s) {
     const int group = plan.spec.group();
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
         const int64_t i = row / group;
@@ -66,8 +66,8 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
     }
 }
 
-void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowAddresses& block,
-                  const RowAddresses& next, const RowsState& s) {
+void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
+                  const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
     const jit::DecodeKernels& kernels = p.num_terms ? plan.decode_bias[rows] : plan.decode[rows];
     const int64_t padded = block.padded();
@@ -81,7 +81,8 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     }
     if (kernels.key_scales) kernels.key_scales({block.key_scale, next.key_scale, s.key_scales, padded});
     kernels.qk({s.query, block.key, next.key, s.key_scales, s.scores, padded});
-    kernels.softmax({s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});
+    kernels.softmax(
+        {s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});
     if (kernels.value_scales)
         kernels.value_scales({block.value_scale, next.value_scale, s.value_scales, block.count});
     kernels.pv({s.scores, block.value, next.value, s.value_scales, s.rescale, s.output, block.count});
@@ -105,8 +106,8 @@ void write_result(const AttentionPlan& plan, const AttentionProblem& p, const It
 
 }  // namespace
 
-void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, Scratch& scratch,
-                 States& states) {
+void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                 Scratch& scratch, States& states) {
     const RowsState s = allocate(plan, scratch);
     const int64_t rows = item.row_end - item.row_begin;
     load_query(plan, problem, item, s);
@@ -116,7 +117,8 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
 
     RowAddresses *block = &s.addresses[0], *next = &s.addresses[1];
     const auto set = [&](RowAddresses* to, int64_t begin) {
-        to->set(problem.cache, item.b, item.kv_head, begin, std::min<int64_t>(kBlock, item.key_end - begin), kBlock);
+        to->set(problem.cache, item.b, item.kv_head, begin, std::min<int64_t>(kBlock, item.key_end - begin),
+                kBlock);
     };
     if (item.key_begin < item.key_end) set(block, item.key_begin);
     for (int64_t begin = item.key_begin; begin < item.key_end; begin += kBlock) {

@@ -1,6 +1,7 @@
-// Prefill, and any call with more than kMaxDecodeRows query rows a kv head. Query rows lie in the lanes: for each
-// tile of keys, K and V are dequantised and packed once, then every panel of query rows runs over the tile. A
-// panel starts and stops at its own first and last visible key; masks run only where a panel needs them.
+// Prefill, and any call with more than kMaxDecodeRows query rows a kv head. Query rows lie in the lanes: for
+// each tile of keys, K and V are dequantised and packed once, then every panel of query rows runs over the
+// tile. A panel starts and stops at its own first and last visible key; masks run only where a panel needs
+// them.
 #include <algorithm>
 #include <cmath>
 
@@ -16,18 +17,18 @@ struct Panel {
     int64_t row_begin, rows;  // first query row of the sequence, rows in use
     int vecs, lanes;          // width: vectors, and lanes of them all
     int64_t key_begin, key_end;
-    float *query, *output;    // [D][lanes], [Dv rounded up][lanes]
-    float *max, *sum;         // [lanes]
+    float *query, *output;  // [D][lanes], [Dv rounded up][lanes]
+    float *max, *sum;       // [lanes]
 };
 
 struct TileState {
     Panel* panels;
     int64_t num_panels;
-    float *keys, *values, *scales;     // packed tile, f32 scales of its rows
-    float *scores, *bias;              // [tile_keys][panel lanes]
-    float *rescale, *slope, *distance; // [panel lanes]
-    int32_t *begin, *end;              // [panel lanes]
-    float* rows;                       // [4][max of D, Dv, padded] query rows as f32, output rows
+    float *keys, *values, *scales;      // packed tile, f32 scales of its rows
+    float *scores, *bias;               // [tile_keys][panel lanes]
+    float *rescale, *slope, *distance;  // [panel lanes]
+    int32_t *begin, *end;               // [panel lanes]
+    float* rows;                        // [4][max of D, Dv, padded] query rows as f32, output rows
     RowAddresses* addresses;
 };
 
@@ -134,11 +135,12 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const bool masked = set_bounds(plan, p, item, panel, begin, count, s);
     if (p.num_terms)
         for (int64_t r = 0; r < panel.lanes; ++r)
-            load_bias(p, item, panel.row_begin + std::min(r, panel.rows - 1), begin, count, s.bias + r, panel.lanes);
+            load_bias(p, item, panel.row_begin + std::min(r, panel.rows - 1), begin, count, s.bias + r,
+                      panel.lanes);
     kernels.qk({panel.query, s.keys, s.scores, padded});
-    (masked ? kernels.softmax_masked : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance,
-                                                         panel.max, panel.sum, s.rescale, count,
-                                                         cap_factor(plan.spec)});
+    (masked ? kernels.softmax_masked
+            : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
+                                s.rescale, count, cap_factor(plan.spec)});
     kernels.pv({s.scores, s.values, s.rescale, panel.output, count});
 }
 
@@ -183,20 +185,21 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t few = R * (ks + vs + 2 * jit::kBlock) + jit::kBlock * (kss + vss) + 2 * addresses + 1024;
     const size_t panel = lanes * (ks + vs + 2) + 128;
     const size_t tiles = keys * ks + jit::kPanelStride * (vs / jit::kValuePanel) + keys * std::max(kss, vss) +
-                         2 * keys * lanes + 4 * row_stride(plan) +
-                         8 * lanes + max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + 1024;
+                         2 * keys * lanes + 4 * row_stride(plan) + 8 * lanes +
+                         max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + 1024;
     return std::max(few, tiles);
 }
 
-void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, Scratch& scratch,
-                  States& states) {
+void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                  Scratch& scratch, States& states) {
     TileState s = allocate(plan, scratch);
     make_panels(plan, problem, item, scratch, &s);
     for (int64_t begin = item.key_begin; begin < item.key_end; begin += plan.tile_keys) {
         const int64_t count = std::min<int64_t>(plan.tile_keys, item.key_end - begin);
         s.addresses->set(problem.cache, item.b, item.kv_head, begin, count, 0);
         pack_tile(plan, *s.addresses, s);
-        for (int64_t i = 0; i < s.num_panels; ++i) attend_panel(plan, problem, item, s.panels[i], begin, count, s);
+        for (int64_t i = 0; i < s.num_panels; ++i)
+            attend_panel(plan, problem, item, s.panels[i], begin, count, s);
     }
     for (int64_t i = 0; i < s.num_panels; ++i) write_panel(plan, problem, item, s.panels[i], s, states);
 }

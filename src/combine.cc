@@ -14,8 +14,8 @@ constexpr double kLn2 = 0.693147180559945309;
 
 }  // namespace
 
-void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float max, float sum, const float* output,
-                const int16_t* order, int lanes) {
+void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float max, float sum,
+                const float* output, const int16_t* order, int lanes) {
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
     const int64_t token = p.row_of(item.b, row / group);
     float top = max, total = sum, factor = 1;
@@ -27,32 +27,32 @@ void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float 
     }
     const float scale = total == 0 ? 0 : factor / total;
     char* out = p.output.at(item.b, token, head);
-    bool nan = std::isnan(scale);
+    bool special = std::isnan(scale);  // Inf or NaN somewhere
     if (!order && p.spec->type == QUIRE_F32) {
         float* to = reinterpret_cast<float*>(out);
-        uint32_t special = 0;  // Inf or NaN: all exponent bits set. Integers, so that the loop has no chain.
+        uint32_t any = 0;  // Inf or NaN: all exponent bits set. Integers, so that the loop has no chain.
         for (int i = 0; i < lanes; ++i) {
             to[i] = output[i] * scale;
-            special |= uint32_t((float_bits(to[i]) & 0x7f800000) == 0x7f800000);
+            any |= uint32_t((float_bits(to[i]) & 0x7f800000) == 0x7f800000);
         }
-        nan = nan || special;
+        special = special || any;
     } else {
         for (int i = 0; i < lanes; ++i) {
             const int element = order ? order[i] : i;
             if (element < 0) continue;
             const float value = output[i] * scale;
-            nan = nan || std::isnan(value);
+            special = special || !std::isfinite(value);
             store_number(p.spec->type, out, element, value);
         }
     }
     if (p.lse.base)
         store_number(QUIRE_F32, p.lse.at(item.b, token, head), 0,
                      total == 0 ? -INFINITY : float((double(top) + std::log2(double(total))) * kLn2));
-    if (nan) portable::attend_row(p, item.b, row / group, head);
+    if (special) portable::attend_row(p, item.b, row / group, head);
 }
 
-void merge_item(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, const States& states,
-                float* merged) {
+void merge_item(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                const States& states, float* merged) {
     constexpr int64_t kMost = 64;  // states merged by one call of the kernel
     const size_t stride = size_t(plan.value_stride);
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {

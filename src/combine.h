@@ -16,15 +16,16 @@ struct States {
 };
 
 // Writes output and lse of query row `row` of the item's sequence and kv head. `order` gives the element of
-// each of `lanes` values of `output`, -1: none; null: in order. A NaN result is computed again by `portable`,
-// which leaves out hidden keys altogether: 0 * NaN of a hidden value must not reach the row.
+// each of `lanes` values of `output`, -1: none; null: in order. A result with NaN or Inf is computed again by
+// `portable`, which leaves out hidden keys altogether (0 * NaN of a hidden value must not reach the row) and
+// in whose double precision sums of finite values do not overflow.
 void finish_row(const AttentionProblem& problem, const Item& item, int64_t row, float max, float sum,
                 const float* output, const int16_t* order, int lanes);
 
 // Merges the parts of all rows of `item` (of Schedule::merge) and writes output and lse. `merged` is scratch,
 // value_stride floats.
-void merge_item(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, const States& states,
-                float* merged);
+void merge_item(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                const States& states, float* merged);
 
 // quire_merge_states on checked rows: one row of Dv values.
 void merge_rows(quire_type type, int Dv, const void* output_a, float lse_a, const void* output_b, float lse_b,

@@ -37,7 +37,11 @@ Status resolve_threads(int asked, int* threads) {
 }  // namespace
 
 Context::Context(const Target& t, int threads, size_t code_limit, quire_log_fn log_fn, void* user)
-    : target(t), num_threads(threads), log(log_fn), log_user(user), code(code_limit),
+    : target(t),
+      num_threads(threads),
+      log(log_fn),
+      log_user(user),
+      code(code_limit),
       executor(std::make_unique<Executor>(threads)) {}
 
 Context::~Context() = default;

@@ -1,5 +1,6 @@
 #include "src/execute.h"
 
+#include <dlfcn.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -16,13 +17,22 @@ namespace {
 
 constexpr unsigned kDefaultMxcsr = 0x1f80;
 
-// oneTBB's threads are not there in a child process after fork, and its locks may be held by one of them: a child
-// of a process that has used oneTBB through this library never does.
+// oneTBB's threads are not there in a child process after fork, and its locks may be held by one of them: a
+// child of a process that has used oneTBB through this library never does.
 bool may_use_tbb() {
     static std::atomic<pid_t> user{0};
     pid_t first = 0;
     const pid_t self = getpid();
     return user.compare_exchange_strong(first, self) || first == self;
+}
+
+// oneTBB's threads run code of this library and of oneTBB's, and go some time after the last call: once there
+// are any, dlclose must unload neither. A handle of its own keeps the library; in a program there is nothing
+// to keep.
+void stay_loaded() {
+    Dl_info self;
+    if (dladdr(reinterpret_cast<void*>(&stay_loaded), &self) != 0 && self.dli_fname != nullptr)
+        static_cast<void>(dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD));
 }
 
 }  // namespace
@@ -119,8 +129,8 @@ void Run::append_token(int64_t token, Scratch& scratch) {
             continue;
         }
         const CacheView& cache = p.cache;
-        const auto store = [&](const jit::Kernel<jit::AppendArgs>& kernel, const RowView& tokens, const RowView& rows,
-                               const RowView& scales) {
+        const auto store = [&](const jit::Kernel<jit::AppendArgs>& kernel, const RowView& tokens,
+                               const RowView& rows, const RowView& scales) {
             kernel({tokens.at(b, from, h), rows.at(b, row, h), scales.at(b, row, h), codes});
         };
         store(append_plan_->key, p.new_key, cache.key, cache.key_scale);
@@ -138,7 +148,8 @@ void Run::release(std::unique_ptr<Run> run) {
 Status run_slice(Run& run, int index, int count, quire_barrier_fn barrier, void* user) {
     QUIRE_TRY(check_range("count", count, 1, kMaxSlices));
     QUIRE_TRY(check_range("index", index, 0, count - 1));
-    if (count > 1 && barrier == nullptr) return invalid("barrier is NULL: must be given for %d slices", count);
+    if (count > 1 && barrier == nullptr)
+        return invalid("barrier is NULL: must be given for %d slices", count);
     run.prepare_worker(index);
     FloatEnvironment environment;
     bool first = true;
@@ -155,7 +166,7 @@ Status run_slice(Run& run, int index, int count, quire_barrier_fn barrier, void*
 // ---- oneTBB ----
 
 struct Executor::Arena {
-    explicit Arena(int threads) : arena(threads) {}
+    explicit Arena(int threads) : arena(threads) { stay_loaded(); }
     tbb::task_arena arena;
 };
 
@@ -191,7 +202,8 @@ void Executor::run(Run& run) {
                 [&](int) {
                     FloatEnvironment environment;
                     const int worker = tbb::this_task_arena::current_thread_index();
-                    for (int64_t i = run.next(phase); i < items; i = run.next(phase)) run.run_item(phase, i, worker);
+                    for (int64_t i = run.next(phase); i < items; i = run.next(phase))
+                        run.run_item(phase, i, worker);
                 },
                 tbb::simple_partitioner());
         }

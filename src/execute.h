@@ -26,14 +26,15 @@ public:
     AppendProblem append;
     ReadProblem read;
     AttentionProblem attention;
-    std::vector<RowCopy> copies;   // run before attention, beside each other: none may read what another writes
-    std::vector<char> workspace;   // tensors of the operator's own, kept from call to call
+    std::vector<RowCopy>
+        copies;  // run before attention, beside each other: none may read what another writes
+    std::vector<char> workspace;  // tensors of the operator's own, kept from call to call
 
     // Empties what the last call left, keeping memory.
     void clear() { copies.clear(); }
     // Plans may be null. Builds the schedule and all memory.
-    void start(std::shared_ptr<Context> context, const AppendPlan* append_plan, const AttentionPlan* attention_plan,
-               const ReadPlan* read_plan = nullptr);
+    void start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
+               const AttentionPlan* attention_plan, const ReadPlan* read_plan = nullptr);
 
     static constexpr int kPhases = 5;  // append, copies, read, attend, merge
     int64_t phase_items(int phase) const;

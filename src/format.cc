@@ -104,7 +104,8 @@ void store_code(quire_type type, void* row, int64_t i, int code) {
         return;
     }
     uint8_t& byte = static_cast<uint8_t*>(row)[i / 2];
-    byte = i % 2 ? uint8_t((byte & 0x0f) | (code << 4)) : uint8_t((byte & 0xf0) | (code & 15));
+    const int nibble = code & 15;
+    byte = i % 2 ? uint8_t((byte & 0x0f) | (nibble << 4)) : uint8_t((byte & 0xf0) | nibble);
 }
 
 void decode_row(const quire_format& format, int dim, const void* row, const void* scales, float* values) {

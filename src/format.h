@@ -12,9 +12,9 @@ namespace quire {
 struct FormatInfo {
     quire_type type;
     const char* name;
-    int bits;        // of one stored value
-    int max_code;    // 0: not quantised; else codes are -max_code..max_code
-    const char* why; // what it is for
+    int bits;         // of one stored value
+    int max_code;     // 0: not quantised; else codes are -max_code..max_code
+    const char* why;  // what it is for
 };
 
 // Null for a type that no cache can have.

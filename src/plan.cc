@@ -27,14 +27,16 @@ void choose_tiles(AttentionPlan* plan) {
     plan->tile_keys = std::clamp(kTileFloats / dims / 32 * 32, 32, jit::kTileKeys);
 }
 
-Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::RowKey& values, jit::CodeCache& cache) {
+Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::RowKey& values,
+                    jit::CodeCache& cache) {
     const AttentionSpec& spec = plan->spec;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
         for (int rows = spec.group(); rows <= jit::kMaxDecodeRows; rows += spec.group()) {
             jit::RowKey k = keys, v = values;
             k.rows = v.rows = rows;
-            QUIRE_TRY(make_decode_kernels(cache, k, v, scores, bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
+            QUIRE_TRY(make_decode_kernels(cache, k, v, scores,
+                                          bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
         }
         for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
             QUIRE_TRY(make_tile_kernels(cache, keys, values, scores, vecs,
@@ -51,7 +53,8 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     plan->target = &target;
     if (spec.alibi) plan->slopes = alibi_slopes(spec.H);
     if (!target.jit()) return {};
-    const jit::RowKey keys{&target, spec.key_format, spec.D, 0}, values{&target, spec.value_format, spec.Dv, 0};
+    const jit::RowKey keys{&target, spec.key_format, spec.D, 0},
+        values{&target, spec.value_format, spec.Dv, 0};
     plan->key_order = lane_order(keys);
     plan->value_order = lane_order(values);
     plan->key_stride = keys.padded();
@@ -69,7 +72,8 @@ Status make_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (spec.precision != QUIRE_PRECISION_HIGHEST)
         *notes += "precision: runs as highest: no kernels of a lower precision yet\n";
     return select_target(
-        "attention", target, [&](const Target& t) { return fill_attention_plan(spec, t, cache, plan); }, notes);
+        "attention", target, [&](const Target& t) { return fill_attention_plan(spec, t, cache, plan); },
+        notes);
 }
 
 Status make_append_plan(const AppendSpec& spec, const Target& target, jit::CodeCache& cache, AppendPlan* plan,

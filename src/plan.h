@@ -17,15 +17,15 @@ constexpr int kMaxTileRows = 384;       // query rows that share one packing of 
 
 struct AttentionPlan {
     AttentionSpec spec{};
-    const Target* target = nullptr;     // portable: no kernels below
-    std::vector<float> slopes;          // [H], ALiBi only
-    std::vector<int16_t> key_order;     // [V] element of the query in each lane, -1: padding
-    std::vector<int16_t> value_order;   // [V] element of the output in each lane, -1: padding
+    const Target* target = nullptr;                    // portable: no kernels below
+    std::vector<float> slopes;                         // [H], ALiBi only
+    std::vector<int16_t> key_order;                    // [V] element of the query in each lane, -1: padding
+    std::vector<int16_t> value_order;                  // [V] element of the output in each lane, -1: padding
     int key_stride = 0, value_stride = 0;              // V of keys and of values
     int key_scale_stride = 0, value_scale_stride = 0;  // floats, 0: not quantised
-    int tile_rows = 0;                  // query rows of a work item, a multiple of panel_rows
-    int panel_vecs = 0;                 // widest panel
-    int tile_keys = 0;                  // keys packed at a time
+    int tile_rows = 0;                                 // query rows of a work item, a multiple of panel_rows
+    int panel_vecs = 0;                                // widest panel
+    int tile_keys = 0;                                 // keys packed at a time
     jit::DecodeKernels decode[jit::kMaxDecodeRows + 1];  // by query rows; empty where group() does not divide
     jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
     jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width

@@ -55,8 +55,11 @@ void attend_row(const AttentionProblem& p, int64_t b, int64_t i, int h) {
         total += weight;
     }
     for (int d = 0; d < spec.Dv; ++d)
-        store_number(spec.type, p.output.at(b, token, h), d, total == 0 ? 0.f : float(sums[size_t(d)] / total));
-    if (p.lse.base) store_number(QUIRE_F32, p.lse.at(b, token, h), 0, float(total == 0 ? -INFINITY : top + std::log(total)));
+        store_number(spec.type, p.output.at(b, token, h), d,
+                     total == 0 ? 0.f : float(sums[size_t(d)] / total));
+    if (p.lse.base)
+        store_number(QUIRE_F32, p.lse.at(b, token, h), 0,
+                     float(total == 0 ? -INFINITY : top + std::log(total)));
 }
 
 void append_row(const AppendProblem& p, int64_t b, int64_t i, int h) {
@@ -64,8 +67,8 @@ void append_row(const AppendProblem& p, int64_t b, int64_t i, int h) {
     const int64_t token = p.row_of(b, i), row = p.cache.row(b, p.start_pos(b) + i);
     encode_row(spec.key_format, spec.D, spec.type, p.new_key.at(b, token, h), p.cache.key.at(b, row, h),
                p.cache.key_scale.at(b, row, h));
-    encode_row(spec.value_format, spec.Dv, spec.type, p.new_value.at(b, token, h), p.cache.value.at(b, row, h),
-               p.cache.value_scale.at(b, row, h));
+    encode_row(spec.value_format, spec.Dv, spec.type, p.new_value.at(b, token, h),
+               p.cache.value.at(b, row, h), p.cache.value_scale.at(b, row, h));
 }
 
 void read_row(const ReadProblem& p, int64_t b, int64_t t, int h) {

@@ -19,8 +19,8 @@ Status check_mask_shape(const quire_tensor& t, const AttentionProblem& p) {
                            shape_text(t).c_str(), (long long)H);
     }
     if (t.shape[last] < columns)
-        return invalid("attn_mask has %lld columns: must have at least kvstarts[B], %lld", (long long)t.shape[last],
-                       (long long)columns);
+        return invalid("attn_mask has %lld columns: must have at least kvstarts[B], %lld",
+                       (long long)t.shape[last], (long long)columns);
     return {};
 }
 
@@ -31,13 +31,15 @@ Status check_batch_mask_shape(const quire_tensor& t, const AttentionProblem& p) 
         S = std::max(S, p.queries(b));
         T = std::max(T, p.keys(b));
     }
-    QUIRE_TRY(check_tensor("attn_mask", &t, t.type, "[B or 1, H or 1, S or 1, T or 1]", {kAny, kAny, kAny, kAny}));
+    QUIRE_TRY(
+        check_tensor("attn_mask", &t, t.type, "[B or 1, H or 1, S or 1, T or 1]", {kAny, kAny, kAny, kAny}));
     const int64_t exact[2] = {p.B, p.spec->H}, least[2] = {S, T};
     for (int i = 0; i < 4; ++i) {
         const bool fits = t.shape[i] == 1 || (i < 2 ? t.shape[i] == exact[i] : t.shape[i] >= least[i - 2]);
         if (!fits)
             return invalid("attn_mask has shape %s: must be [%lld or 1, %lld or 1, %lld or 1, %lld or 1]",
-                           shape_text(t).c_str(), (long long)p.B, (long long)p.spec->H, (long long)S, (long long)T);
+                           shape_text(t).c_str(), (long long)p.B, (long long)p.spec->H, (long long)S,
+                           (long long)T);
     }
     return {};
 }
@@ -67,7 +69,8 @@ Status check_tree_mask(const quire_tensor* tensor, AttentionProblem* p) {
         const int64_t words = p->queries(b) / 64 + (p->queries(b) % 64 != 0);
         if (tensor->shape[1] < words)
             return invalid("tree_mask has %lld words a token: sequence %lld has %lld new keys and needs %lld",
-                           (long long)tensor->shape[1], (long long)b, (long long)p->queries(b), (long long)words);
+                           (long long)tensor->shape[1], (long long)b, (long long)p->queries(b),
+                           (long long)words);
     }
     ScoreTerm term = tensor_term(ScoreTerm::tree, *tensor);
     term.packed = true;
@@ -84,8 +87,10 @@ Status check_queries(const quire_attention_args& args, AttentionProblem* p) {
         p->n = p->queries_at.uniform = args.query->shape[0];
         return check_sequences(args.seqstarts, p->n, &p->queries_at.given, &p->B);
     }
-    QUIRE_TRY(check_rows("query", args.query, spec.type, "[B, S, H, D]", {kAny, kAny, spec.H, spec.D}, &p->query));
-    if (args.seqstarts != nullptr) return invalid("seqstarts is given: must be NULL with a query [B, S, H, D]");
+    QUIRE_TRY(
+        check_rows("query", args.query, spec.type, "[B, S, H, D]", {kAny, kAny, spec.H, spec.D}, &p->query));
+    if (args.seqstarts != nullptr)
+        return invalid("seqstarts is given: must be NULL with a query [B, S, H, D]");
     p->B = args.query->shape[0];
     p->queries_at.uniform = args.query->shape[1];
     p->n = p->B * p->queries_at.uniform;
@@ -96,10 +101,11 @@ Status check_queries(const quire_attention_args& args, AttentionProblem* p) {
 Status check_keys(const quire_attention_args& args, AttentionProblem* p) {
     const AttentionSpec& spec = *p->spec;
     CacheView& cache = p->cache;
-    QUIRE_TRY(check_cache({args.key, args.value, args.key_scale, args.value_scale, args.cachestarts}, spec, p->B,
-                          &cache));
+    QUIRE_TRY(check_cache({args.key, args.value, args.key_scale, args.value_scale, args.cachestarts}, spec,
+                          p->B, &cache));
     if (cache.batched) {
-        if (args.kvstarts != nullptr) return invalid("kvstarts is given: must be NULL with a key [B, T, Hk, D]");
+        if (args.kvstarts != nullptr)
+            return invalid("kvstarts is given: must be NULL with a key [B, T, Hk, D]");
         p->keys_at.uniform = cache.slots;
         return {};
     }
@@ -126,7 +132,8 @@ Status check_keys(const quire_attention_args& args, AttentionProblem* p) {
 Status check_key_ranges(const quire_attention_args& args, AttentionProblem* p) {
     if (args.query_positions != nullptr)
         QUIRE_TRY(check_index("query_positions", args.query_positions, "[B]", {p->B}, &p->query_positions));
-    if (args.key_begin != nullptr) QUIRE_TRY(check_index("key_begin", args.key_begin, "[B]", {p->B}, &p->key_begin));
+    if (args.key_begin != nullptr)
+        QUIRE_TRY(check_index("key_begin", args.key_begin, "[B]", {p->B}, &p->key_begin));
     if (args.key_end != nullptr) QUIRE_TRY(check_index("key_end", args.key_end, "[B]", {p->B}, &p->key_end));
     constexpr int64_t kFar = int64_t(1) << 40;  // keeps sums of positions and lengths in range
     for (int64_t b = 0; b < p->B; ++b) {
@@ -145,12 +152,14 @@ Status check_outputs(const quire_attention_args& args, AttentionProblem* p) {
     const AttentionSpec& spec = *p->spec;
     const int64_t S = p->queries_at.uniform;
     if (p->batched) {
-        QUIRE_TRY(check_rows("output", args.output, spec.type, "[B, S, H, Dv]", {p->B, S, spec.H, spec.Dv}, &p->output));
+        QUIRE_TRY(check_rows("output", args.output, spec.type, "[B, S, H, Dv]", {p->B, S, spec.H, spec.Dv},
+                             &p->output));
         QUIRE_TRY(check_written("output", *args.output));
         if (args.lse == nullptr) return {};
         QUIRE_TRY(check_tensor("lse", args.lse, QUIRE_F32, "[B, S, H]", {p->B, S, spec.H}));
     } else {
-        QUIRE_TRY(check_rows("output", args.output, spec.type, "[n, H, Dv]", {p->n, spec.H, spec.Dv}, &p->output));
+        QUIRE_TRY(
+            check_rows("output", args.output, spec.type, "[n, H, Dv]", {p->n, spec.H, spec.Dv}, &p->output));
         QUIRE_TRY(check_written("output", *args.output));
         if (args.lse == nullptr) return {};
         QUIRE_TRY(check_tensor("lse", args.lse, QUIRE_F32, "[n, H]", {p->n, spec.H}));
@@ -314,8 +323,8 @@ float term_value(const ScoreTerm& term, float x) {
     }
 }
 
-void add_tree(const AttentionProblem& p, const char* words, int64_t b, int64_t begin, int64_t count, float* out,
-              int64_t stride, int64_t word_stride) {
+void add_tree(const AttentionProblem& p, const char* words, int64_t b, int64_t begin, int64_t count,
+              float* out, int64_t stride, int64_t word_stride) {
     const int64_t first_new = p.keys(b) - p.queries(b);
     for (int64_t t = std::max(begin, first_new); t < begin + count; ++t) {
         const int64_t j = t - first_new;
@@ -335,9 +344,11 @@ void add_term(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64
     }
     const char* row = term.base + b * term.batch_stride + h * term.head_stride +
                       (term.packed ? p.queries_at.begin(b) + i : i) * term.row_stride;
-    if (term.kind == ScoreTerm::tree) return add_tree(p, row, b, begin, count, out, stride, term.column_stride);
+    if (term.kind == ScoreTerm::tree)
+        return add_tree(p, row, b, begin, count, out, stride, term.column_stride);
     const char* at = row + (begin + (term.packed ? p.keys_at.begin(b) : 0)) * term.column_stride;
-    for (int64_t j = 0; j < count; ++j, at += term.column_stride) out[j * stride] += term_value(term, mask_value(term, at));
+    for (int64_t j = 0; j < count; ++j, at += term.column_stride)
+        out[j * stride] += term_value(term, mask_value(term, at));
 }
 
 Status make_attention_problem(const AttentionSpec& spec, const quire_attention_args& args,

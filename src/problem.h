@@ -1,5 +1,5 @@
-// A checked, defaulted, size-resolved view of one call. Everything that a caller can get wrong is checked here;
-// after it, code assumes. Letters as in quire.h; strides are in bytes.
+// A checked, defaulted, size-resolved view of one call. Everything that a caller can get wrong is checked
+// here; after it, code assumes. Letters as in quire.h; strides are in bytes.
 #pragma once
 #include <vector>
 
@@ -42,12 +42,12 @@ std::vector<float> alibi_slopes(int H);
 // Something that is added to scores, or hides keys, by a tensor or a range. An operator may have several.
 struct ScoreTerm {
     enum Kind {
-        add,            // x; -Inf hides
+        add,  // x; -Inf hides
         hide_where_zero,
-        add_where_zero, // a where x is 0
-        affine,         // a * x + b
-        tree,           // hides new key j where bit j is not set
-        add_outside     // a where t is outside begin[b] .. end[b]
+        add_where_zero,  // a where x is 0
+        affine,          // a * x + b
+        tree,            // hides new key j where bit j is not set
+        add_outside      // a where t is outside begin[b] .. end[b]
     };
     Kind kind = add;
     const char* base = nullptr;
@@ -91,8 +91,8 @@ struct AttentionProblem {
 };
 
 // Adds what `term` says of query i, head h and keys begin .. begin + count to out[j * stride]; hidden: -Inf.
-void add_term(const AttentionProblem& problem, const ScoreTerm& term, int64_t b, int64_t i, int h, int64_t begin,
-              int64_t count, float* out, int64_t stride);
+void add_term(const AttentionProblem& problem, const ScoreTerm& term, int64_t b, int64_t i, int h,
+              int64_t begin, int64_t count, float* out, int64_t stride);
 
 struct AppendProblem {
     const AppendSpec* spec = nullptr;
@@ -120,7 +120,8 @@ struct ReadProblem {
     int64_t row_of(int64_t b, int64_t t) const { return batched ? t : keys_at.begin(b) + t; }
 };
 
-// No operator of the C API by itself, hence no struct there. Names in messages are those of PMX KeyValueCache.
+// No operator of the C API by itself, hence no struct there. Names in messages are those of PMX
+// KeyValueCache.
 struct ReadArgs {
     int64_t B;
     CacheTensors cache;
@@ -135,7 +136,8 @@ Status make_read_problem(const ReadSpec& spec, const ReadArgs& args, ReadProblem
 
 // ---- pieces that operators with tensors of their own need ----
 
-// A term read from a tensor of rank 2 to 4: its last dimensions are (batch, head,) row, column; length 1 broadcasts.
+// A term read from a tensor of rank 2 to 4: its last dimensions are (batch, head,) row, column; length 1
+// broadcasts.
 ScoreTerm tensor_term(ScoreTerm::Kind kind, const quire_tensor& tensor);
 
 }  // namespace quire

@@ -6,8 +6,8 @@
 namespace quire {
 namespace {
 
-// Query tokens up to which keys are cut even where a sequence has several blocks of rows (many heads a kv head):
-// its row blocks alone would not keep many threads busy.
+// Query tokens up to which keys are cut even where a sequence has several blocks of rows (many heads a kv
+// head): its row blocks alone would not keep many threads busy.
 constexpr int64_t kFewQueries = 16;
 constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();
 

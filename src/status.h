@@ -28,9 +28,9 @@ Status unsupported(const char* format, ...) __attribute__((format(printf, 1, 2))
 quire_status report(const Status& status) noexcept;
 const char* last_error() noexcept;
 
-#define QUIRE_TRY(expression)                         \
-    do {                                              \
-        ::quire::Status quire_try_status = (expression); \
+#define QUIRE_TRY(expression)                                \
+    do {                                                     \
+        ::quire::Status quire_try_status = (expression);     \
         if (!quire_try_status.ok()) return quire_try_status; \
     } while (0)
 

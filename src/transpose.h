@@ -1,5 +1,5 @@
-// Four rows of floats <-> four columns of a matrix: what brings query rows into the lanes and outputs back. SSE,
-// which every x86-64 has.
+// Four rows of floats <-> four columns of a matrix: what brings query rows into the lanes and outputs back.
+// SSE, which every x86-64 has.
 #pragma once
 #include <xmmintrin.h>
 
@@ -8,7 +8,8 @@
 namespace quire {
 
 // columns[d * stride + r] = rows[r][d] * factor for r in 0..4, d in 0..dim.
-inline void rows_to_columns(const float* const rows[4], int dim, float factor, float* columns, int64_t stride) {
+inline void rows_to_columns(const float* const rows[4], int dim, float factor, float* columns,
+                            int64_t stride) {
     const __m128 f = _mm_set1_ps(factor);
     int d = 0;
     for (; d + 4 <= dim; d += 4) {

@@ -59,9 +59,9 @@ public:
 class AttentionCall : public Call {
 public:
     enum class Keys {
-        pages,     // int8 keys, f16 values, page_size 4, every optional tensor given
-        int4_rows, // int4 keys and values, offsets
-        dense,     // f32 [B, T, Hk, D], query [B, S, H, D] with S 3, T 6
+        pages,      // int8 keys, f16 values, page_size 4, every optional tensor given
+        int4_rows,  // int4 keys and values, offsets
+        dense,      // f32 [B, T, Hk, D], query [B, S, H, D] with S 3, T 6
     };
     explicit AttentionCall(Keys keys = Keys::pages);
     quire_status plan(quire_context* context, quire_plan** plan) const override;
@@ -70,8 +70,8 @@ public:
 
     quire_attention_desc desc;
     quire_attention_args args;
-    quire_tensor query, key, value, key_scale, value_scale, seqstarts, kvstarts, cachestarts, attn_mask, sinks,
-        output, lse, query_positions, key_begin, key_end, tree_mask;
+    quire_tensor query, key, value, key_scale, value_scale, seqstarts, kvstarts, cachestarts, attn_mask,
+        sinks, output, lse, query_positions, key_begin, key_end, tree_mask;
 
 private:
     void make_pages();
@@ -79,7 +79,8 @@ private:
     void make_dense();
 };
 
-// Two sequences, 1 and 3 new tokens at positions 4 and 3; Hk 2, D 16, Dv 8; int8 keys, f16 values, pages of 4.
+// Two sequences, 1 and 3 new tokens at positions 4 and 3; Hk 2, D 16, Dv 8; int8 keys, f16 values, pages
+// of 4.
 class AppendCall : public Call {
 public:
     AppendCall();

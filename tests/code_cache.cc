@@ -37,7 +37,10 @@ CodePtr get(CodeCache& cache, const std::string& name) {
 bool holds(CodeCache& cache, const std::string& name) {
     bool generated = false;
     CodePtr code;
-    EXPECT_TRUE(cache.get(name, [&](Bytes* bytes) { return generated = true, one_page(bytes); }, &code).ok());
+    EXPECT_TRUE(cache
+                    .get(
+                        name, [&](Bytes* bytes) { return generated = true, one_page(bytes); }, &code)
+                    .ok());
     return !generated;
 }
 
@@ -131,7 +134,8 @@ const Failure kFailures[] = {
      "generating key: no register for acc"},
     {"throws bad_alloc", [](Bytes*) -> Status { throw std::bad_alloc(); }, QUIRE_OUT_OF_MEMORY,
      "out of memory while generating key"},
-    {"throws no exception", [](Bytes*) -> Status { throw 1; }, QUIRE_INTERNAL, "generating key: unknown exception"},
+    {"throws no exception", [](Bytes*) -> Status { throw 1; }, QUIRE_INTERNAL,
+     "generating key: unknown exception"},
 };
 
 TEST(CodeCache, FailureLeavesNothingAndCanBeRetried) {
@@ -264,8 +268,8 @@ TEST(CodeCache, Storm) {
                 const unsigned name = state >> 28, fails = state >> 16 & 7;
                 CodePtr code;
                 const Status status = cache.get(
-                    std::to_string(name), [&](Bytes* bytes) { return fails ? one_page(bytes) : unsupported("no"); },
-                    &code);
+                    std::to_string(name),
+                    [&](Bytes* bytes) { return fails ? one_page(bytes) : unsupported("no"); }, &code);
                 EXPECT_EQ(status.ok(), code != nullptr);
                 if (code) code->as<void (*)()>()();
             }

@@ -13,11 +13,13 @@ namespace quire::test {
 #ifdef QUIRE_HAVE_ZYDIS
 namespace {
 
-// Names of Zydis' instruction sets, by their beginning. Legacy SSE is in none: mixed with VEX code it is slow.
-const char* const kAnyX86[] = {"I86", "I186", "I386", "I486REAL", "PENTIUMREAL", "PPRO", "CMOV", "FAT_NOP", "LONGMODE",
-                               "SSE_PREFETCH"};
+// Names of Zydis' instruction sets, by their beginning. Legacy SSE is in none: mixed with VEX code it is
+// slow.
+const char* const kAnyX86[] = {"I86",  "I186", "I386",    "I486REAL", "PENTIUMREAL",
+                               "PPRO", "CMOV", "FAT_NOP", "LONGMODE", "SSE_PREFETCH"};
 const char* const kAvx2[] = {"AVX", "AVX2", "AVX2GATHER", "FMA", "F16C"};
-const char* const kAvx512[] = {"AVX512F_", "AVX512BW_", "AVX512DQ_"};  // with VL, which has no name of its own
+const char* const kAvx512[] = {"AVX512F_", "AVX512BW_",
+                               "AVX512DQ_"};  // with VL, which has no name of its own
 
 bool begins_with(const std::string& text, const std::string& begin) { return text.rfind(begin, 0) == 0; }
 
@@ -73,8 +75,8 @@ public:
 
 private:
     bool decode(size_t at) {
-        return ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder_, bytes_.data() + at, bytes_.size() - at, &instruction_,
-                                                   operands_));
+        return ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder_, bytes_.data() + at, bytes_.size() - at,
+                                                   &instruction_, operands_));
     }
 
     std::string check_instruction(size_t at) {
@@ -125,14 +127,17 @@ private:
     // `end` is after the ret: what follows, and what the code refers to.
     std::string check_after(size_t end) {
         const size_t pool = (end + 63) / 64 * 64;
-        if (pool > bytes_.size()) return "ends at " + std::to_string(bytes_.size()) + ", not at a multiple of 64";
+        if (pool > bytes_.size())
+            return "ends at " + std::to_string(bytes_.size()) + ", not at a multiple of 64";
         if ((bytes_.size() - pool) % size_t(target_.vector_bits / 8) != 0)
             return "a pool of " + std::to_string(bytes_.size() - pool) + " bytes, not of whole vectors";
         for (size_t at = end; at < pool; at += instruction_.length)
-            if (!decode(at) || instruction_.mnemonic != ZYDIS_MNEMONIC_NOP) return where(at) + "no nop after the ret";
+            if (!decode(at) || instruction_.mnemonic != ZYDIS_MNEMONIC_NOP)
+                return where(at) + "no nop after the ret";
         for (const auto& [at, to] : branches_)
             if (to < 0 || starts_.count(size_t(to)) == 0)
-                return where(at) + text(at) + ": goes to " + std::to_string(to) + ", where no instruction begins";
+                return where(at) + text(at) + ": goes to " + std::to_string(to) +
+                       ", where no instruction begins";
         for (const auto& [at, range] : constants_)
             if (range.first < int64_t(pool) || range.second > int64_t(bytes_.size()))
                 return where(at) + text(at) + ": reads " + std::to_string(range.first) + ", outside the pool";
@@ -144,7 +149,8 @@ private:
         char buffer[128] = "?";
         if (decode(at))
             ZydisFormatterFormatInstruction(&formatter_, &instruction_, operands_,
-                                            instruction_.operand_count_visible, buffer, sizeof buffer, at, nullptr);
+                                            instruction_.operand_count_visible, buffer, sizeof buffer, at,
+                                            nullptr);
         return buffer;
     }
 

@@ -104,7 +104,8 @@ TEST_F(Decode, Append) {
             for (const quire_format& format : formats_of(dim))
                 for (quire_type input : {QUIRE_F32, QUIRE_F16, QUIRE_BF16}) {
                     const jit::AppendKey key{target, input, format, dim};
-                    check(*target, key.name(), [&](Bytes* bytes) { return jit::generate_append(key, bytes); });
+                    check(*target, key.name(),
+                          [&](Bytes* bytes) { return jit::generate_append(key, bytes); });
                 }
 }
 
@@ -121,9 +122,8 @@ TEST_F(Decode, SoftmaxAndMerge) {
                     });
         }
         for (int vecs : {1, 7, 8, 9, 64})
-            check(*target, "merge", [&](Bytes* bytes) {
-                return jit::generate_merge(*target, vecs * target->lanes(), bytes);
-            });
+            check(*target, "merge",
+                  [&](Bytes* bytes) { return jit::generate_merge(*target, vecs * target->lanes(), bytes); });
     }
 }
 
@@ -134,8 +134,10 @@ TEST_F(Decode, TileProducts) {
                 const int padded = RowKey{target, {QUIRE_F32, 0, QUIRE_NONE}, dim, 0}.padded();
                 const jit::TileKey key{target, dim, padded, vecs};
                 const std::string name = std::string(target->name) + " d" + std::to_string(dim);
-                check(*target, "tile_qk " + name, [&](Bytes* bytes) { return jit::generate_tile_qk(key, bytes); });
-                check(*target, "tile_pv " + name, [&](Bytes* bytes) { return jit::generate_tile_pv(key, bytes); });
+                check(*target, "tile_qk " + name,
+                      [&](Bytes* bytes) { return jit::generate_tile_qk(key, bytes); });
+                check(*target, "tile_pv " + name,
+                      [&](Bytes* bytes) { return jit::generate_tile_pv(key, bytes); });
             }
 }
 
@@ -156,16 +158,16 @@ TEST_F(Decode, CheckerCatches) {
         {"avx2", "is of BMI2", [](Code& c) { c.shlx(rax, rcx, rdx); }},
         {"avx2", "is of SSE", [](Code& c) { c.addps(xmm0, xmm1); }},
         {"avx2", "is of AVX_VNNI", [](Code& c) { c.vpdpbusd(ymm0, ymm1, ymm2, Xbyak::VexEncoding); }},
-        {"avx2_vnni", "is of AVX512_VNNI_256", [](Code& c) { c.vpdpbusd(ymm0, ymm1, ymm2, Xbyak::EvexEncoding); }},
+        {"avx2_vnni", "is of AVX512_VNNI_256",
+         [](Code& c) { c.vpdpbusd(ymm0, ymm1, ymm2, Xbyak::EvexEncoding); }},
         {"avx512", "is of AVX512_VNNI_512", [](Code& c) { c.vpdpbusd(zmm0, zmm1, zmm2); }},
         {"avx512_vnni", "is of AVX512_BF16_512", [](Code& c) { c.vdpbf16ps(zmm0, zmm1, zmm2); }},
         {"avx512_vnni_bf16", "is of AVX512_VBMI_512", [](Code& c) { c.vpermb(zmm0, zmm1, zmm2); }},
         {"avx2", "a call", [](Code& c) { c.call(rax); }},
         {"avx2", "no business", [](Code& c) { c.int3(); }},
         {"avx2", "goes to an address of its own", [](Code& c) { c.jmp(rax); }},
-        {"avx2", "where no instruction begins",
-         [](Code& c) { c.db(0x77f8c501eb, 5); }},  // into a vzeroupper
-        {"avx2", "where no instruction begins", [](Code& c) { c.db(0x01eb, 2); }},  // past the ret
+        {"avx2", "where no instruction begins", [](Code& c) { c.db(0x77f8c501eb, 5); }},  // into a vzeroupper
+        {"avx2", "where no instruction begins", [](Code& c) { c.db(0x01eb, 2); }},        // past the ret
         {"avx2", "where no instruction begins", [](Code& c) { c.db(0x80eb, 2); }},  // before the beginning
         {"avx2", "an absolute address", [](Code& c) { c.vmovups(ymm0, c.ptr[Xbyak::RegExp(64)]); }},
         {"avx2", "an address?", [](Code& c) { c.mov(rax, size_t(0x7f1234567000)); }},

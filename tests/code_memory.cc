@@ -26,7 +26,8 @@ int call(const CodeMemory& memory) {
 
 size_t open_files() {
     size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) count += !entry.path().empty();
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+        count += !entry.path().empty();
     return count;
 }
 
@@ -63,7 +64,8 @@ TEST(CodeMemory, KeepsNoFile) {
     const size_t before = open_files();
     std::vector<CodeMemory> kept(20);
     for (CodeMemory& memory : kept)
-        ASSERT_TRUE(CodeMemory::publish_by(Publication::memfd, kReturn42.data(), kReturn42.size(), &memory).ok());
+        ASSERT_TRUE(
+            CodeMemory::publish_by(Publication::memfd, kReturn42.data(), kReturn42.size(), &memory).ok());
     EXPECT_EQ(open_files(), before);
 }
 

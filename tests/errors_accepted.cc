@@ -11,7 +11,10 @@ constexpr int64_t kMax = std::numeric_limits<int64_t>::max(), kMin = std::numeri
 
 // A copy at an odd address, in the buffers of `call`.
 quire_tensor unaligned(Call& call, const quire_tensor& from) {
-    int64_t bits = from.type == QUIRE_INT64 ? 64 : from.type == QUIRE_F32 ? 32 : from.type == QUIRE_F16 ? 16 : 8;
+    int64_t bits = from.type == QUIRE_INT64 ? 64
+                   : from.type == QUIRE_F32 ? 32
+                   : from.type == QUIRE_F16 ? 16
+                                            : 8;
     for (int i = 0; i < from.rank; ++i) bits *= from.shape[i];
     const int64_t bytes = bits / 8, room[] = {bytes + 1};
     quire_tensor to = from;
@@ -70,9 +73,9 @@ TEST(Accepted, SharedPages) {
 
 TEST(Accepted, UnalignedAttention) {
     AttentionCall c;
-    for (quire_tensor* t : {&c.query, &c.key, &c.value, &c.key_scale, &c.seqstarts, &c.kvstarts, &c.cachestarts,
-                            &c.attn_mask, &c.sinks, &c.query_positions, &c.key_begin, &c.key_end, &c.tree_mask,
-                            &c.output, &c.lse})
+    for (quire_tensor* t :
+         {&c.query, &c.key, &c.value, &c.key_scale, &c.seqstarts, &c.kvstarts, &c.cachestarts, &c.attn_mask,
+          &c.sinks, &c.query_positions, &c.key_begin, &c.key_end, &c.tree_mask, &c.output, &c.lse})
         *t = unaligned(c, *t);
     AttentionCall usual;
     c.result(inline_context());
@@ -83,8 +86,9 @@ TEST(Accepted, UnalignedAttention) {
 
 TEST(Accepted, UnalignedPmx) {
     PmxCall c, usual;
-    for (quire_tensor* t : {&c.query, &c.current_key, &c.current_value, &c.seqstarts, &c.kvstarts, &c.cachestarts,
-                            &c.start_pos, &c.cache, &c.scale, &c.attn_mask, &c.sinks, &c.attn_output, &c.lse})
+    for (quire_tensor* t :
+         {&c.query, &c.current_key, &c.current_value, &c.seqstarts, &c.kvstarts, &c.cachestarts, &c.start_pos,
+          &c.cache, &c.scale, &c.attn_mask, &c.sinks, &c.attn_output, &c.lse})
         *t = unaligned(c, *t);
     c.result(inline_context());
     usual.result(inline_context());
@@ -95,7 +99,8 @@ TEST(Accepted, UnalignedPmx) {
 
 TEST(Accepted, UnalignedMerge) {
     MergeCall c, usual;
-    for (quire_tensor* t : {&c.output_a, &c.lse_a, &c.output_b, &c.lse_b, &c.output, &c.lse}) *t = unaligned(c, *t);
+    for (quire_tensor* t : {&c.output_a, &c.lse_a, &c.output_b, &c.lse_b, &c.output, &c.lse})
+        *t = unaligned(c, *t);
     EXPECT_EQ(c.run(nullptr), QUIRE_OK) << quire_last_error();
     EXPECT_EQ(usual.run(nullptr), QUIRE_OK) << quire_last_error();
     EXPECT_EQ(bytes_of(c.output, 96), bytes_of(usual.output, 96));
@@ -124,8 +129,8 @@ public:
         args.sinks = &sinks;
         args.lse = &lse;
         if (stride == 0) return;
-        for (quire_tensor* t : {&query, &key, &value, &key_scale, &value_scale, &cachestarts, &attn_mask, &sinks,
-                                &output, &lse})
+        for (quire_tensor* t : {&query, &key, &value, &key_scale, &value_scale, &cachestarts, &attn_mask,
+                                &sinks, &output, &lse})
             for (int i = 0; i < t->rank; ++i)
                 if (t->shape[i] == 1) t->strides[i] = stride;
     }

@@ -1,7 +1,7 @@
 // Wrong calls that no table of arguments covers: handles, contexts, slices.
-#include <cstdlib>
 #include <string>
 
+#include "tests/api_environment.h"
 #include "tests/errors_table.h"
 
 namespace quire::test {
@@ -22,11 +22,13 @@ TEST(ErrorsHandles, PlanOfAnotherOperator) {
     for (Call* call : {static_cast<Call*>(&attention), static_cast<Call*>(&append), static_cast<Call*>(&pmx)})
         call->buffers.lock();
     expect_error(attention.run(plan_b), "plan is one of quire_append: must be one of quire_attention");
-    expect_error(attention.prepare(plan_b, &run), "plan is one of quire_append: must be one of quire_attention");
+    expect_error(attention.prepare(plan_b, &run),
+                 "plan is one of quire_append: must be one of quire_attention");
     expect_error(append.run(plan_a), "plan is one of quire_attention: must be one of quire_append");
     expect_error(append.prepare(plan_a, &run), "plan is one of quire_attention: must be one of quire_append");
-    expect_error(pmx.run(plan_a), "plan is one of quire_attention: must be one of "
-                                  "quire_pmx_dynamic_multi_head_cache_attention");
+    expect_error(pmx.run(plan_a),
+                 "plan is one of quire_attention: must be one of "
+                 "quire_pmx_dynamic_multi_head_cache_attention");
     EXPECT_EQ(run, nullptr);
     quire_plan_destroy(plan_a);
     quire_plan_destroy(plan_b);
@@ -43,13 +45,15 @@ TEST(ErrorsHandles, Null) {
     expect_error(attention.run(nullptr), "plan is NULL: must be a plan of quire_attention");
     expect_error(attention.prepare(nullptr, &run), "plan is NULL: must be a plan of quire_attention");
     expect_error(append.run(nullptr), "plan is NULL: must be a plan of quire_append");
-    expect_error(pmx.run(nullptr), "plan is NULL: must be a plan of quire_pmx_dynamic_multi_head_cache_attention");
+    expect_error(pmx.run(nullptr),
+                 "plan is NULL: must be a plan of quire_pmx_dynamic_multi_head_cache_attention");
     expect_error(quire_attention(plan, nullptr), "args is NULL: must point at a struct");
     expect_error(quire_prepare_attention(plan, &attention.args, nullptr),
                  "run is NULL: must point at a quire_run*");
     expect_error(quire_attention_plan(inline_context(), &attention.desc, nullptr),
                  "plan is NULL: must point at a quire_plan*");
-    expect_error(quire_attention_plan(inline_context(), nullptr, &plan), "desc is NULL: must point at a struct");
+    expect_error(quire_attention_plan(inline_context(), nullptr, &plan),
+                 "desc is NULL: must point at a struct");
     expect_error(quire_context_create(nullptr, nullptr), "context is NULL: must point at a quire_context*");
     expect_error(quire_run_slice(nullptr, 0, 1, nullptr, nullptr), "run is NULL: must be a prepared run");
     quire_plan_destroy(plan);
@@ -77,9 +81,11 @@ TEST(ErrorsContext, Options) {
         {"no struct size", [](quire_context_options& o) { o.struct_size = 0; },
          "options.struct_size is 0: must be sizeof the struct, 48"},
         {"unknown target", [](quire_context_options& o) { o.target = "sse9"; },
-         "target is \"sse9\": must be one of portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_vnni_bf16"},
+         "target is \"sse9\": must be one of portable, avx2, avx2_vnni, avx512, avx512_vnni, "
+         "avx512_vnni_bf16"},
         {"target in capitals", [](quire_context_options& o) { o.target = "AVX2"; },
-         "target is \"AVX2\": must be one of portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_vnni_bf16"},
+         "target is \"AVX2\": must be one of portable, avx2, avx2_vnni, avx512, avx512_vnni, "
+         "avx512_vnni_bf16"},
         {"threads -1", [](quire_context_options& o) { o.num_threads = -1; },
          "num_threads is -1: must be 0 to 1024"},
         {"threads 1025", [](quire_context_options& o) { o.num_threads = 1025; },
@@ -97,24 +103,6 @@ TEST(ErrorsContext, Options) {
         EXPECT_EQ(context, nullptr);
     }
 }
-
-// An environment variable for the length of a scope.
-class Variable {
-public:
-    Variable(const char* name, const char* value) : name_(name) {
-        const char* old = std::getenv(name);
-        if (old) old_ = old;
-        had_ = old != nullptr;
-        setenv(name, value, 1);
-    }
-    ~Variable() { had_ ? setenv(name_, old_.c_str(), 1) : unsetenv(name_); }
-    Variable(const Variable&) = delete;
-
-private:
-    const char* name_;
-    std::string old_;
-    bool had_;
-};
 
 TEST(ErrorsContext, Environment) {
     quire_context* context = nullptr;

@@ -1,4 +1,5 @@
-// Tables of wrong calls. Each row changes one thing about a valid call and says the message that it must give.
+// Tables of wrong calls. Each row changes one thing about a valid call and says the message that it must
+// give.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -37,8 +38,8 @@ inline void expect_error(quire_status status, const char* message) {
     EXPECT_STREQ(quire_last_error(), message);
 }
 
-// Wrong arguments: run and prepare give the message, no buffer is touched but indices, which are read, and the
-// valid call gives what it gave before.
+// Wrong arguments: run and prepare give the message, no buffer is touched but indices, which are read, and
+// the valid call gives what it gave before.
 template <typename CallType, typename Make>
 void expect_wrong_args(const Make& make, const std::vector<WrongCall<CallType>>& rows) {
     quire_plan* plan = nullptr;

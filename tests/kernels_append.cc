@@ -152,7 +152,7 @@ TEST(KernelsAppend, QuickKernelAlone) {
                     for (const Entry entry : {Entry::nan, Entry::zero}) {
                         row.fill(0x77);
                         scales.fill(0x77);
-                        call<jit::AppendArgs>(
+                        poisoned_call<jit::AppendArgs>(
                             kernel,
                             {numbers.as<char>(), row.as<char>(), scales.as<char>(), codes.as<int8_t>()},
                             entry);

@@ -150,26 +150,26 @@ private:
 
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
         if (kernels_.key_scales)
-            call<jit::ScalesArgs>(kernels_.key_scales,
-                                  {address(key_scale_rows), address(next), key_scales.as<float>(), padded},
-                                  around.entry);
-        call<jit::QkArgs>(kernels_.qk,
-                          {query_.as<float>(), address(key_rows), address(next), key_scales.as<float>(),
-                           scores.as<float>(), padded},
-                          around.entry);
-        call<jit::SoftmaxArgs>(
+            poisoned_call<jit::ScalesArgs>(
+                kernels_.key_scales, {address(key_scale_rows), address(next), key_scales.as<float>(), padded},
+                around.entry);
+        poisoned_call<jit::QkArgs>(kernels_.qk,
+                                   {query_.as<float>(), address(key_rows), address(next),
+                                    key_scales.as<float>(), scores.as<float>(), padded},
+                                   around.entry);
+        poisoned_call<jit::SoftmaxArgs>(
             kernels_.softmax,
             {scores.as<float>(), bias.as<float>(), bounds_array.as<jit::RowBounds>(), max.as<float>(),
              sum.as<float>(), rescale.as<float>(), setup_.rows, padded, kCap},
             around.entry);
         if (kernels_.value_scales)
-            call<jit::ScalesArgs>(kernels_.value_scales,
-                                  {address(value_scale_rows), address(next), value_scales.as<float>(), count},
-                                  around.entry);
-        call<jit::PvArgs>(kernels_.pv,
-                          {scores.as<float>(), address(value_rows), address(next), value_scales.as<float>(),
-                           rescale.as<float>(), output.as<float>(), count},
-                          around.entry);
+            poisoned_call<jit::ScalesArgs>(
+                kernels_.value_scales,
+                {address(value_scale_rows), address(next), value_scales.as<float>(), count}, around.entry);
+        poisoned_call<jit::PvArgs>(kernels_.pv,
+                                   {scores.as<float>(), address(value_rows), address(next),
+                                    value_scales.as<float>(), rescale.as<float>(), output.as<float>(), count},
+                                   around.entry);
     }
 
     const Setup setup_;

@@ -134,19 +134,19 @@ private:
         GuardedBuffer of_keys = array(size_t(padded * key_.scales_stride()), around.scratch, flush_),
                       of_values = array(size_t(count * value_.scales_stride()), around.scratch, flush_);
         if (pack_.key_scales)
-            call<jit::ScalesArgs>(pack_.key_scales,
-                                  {address(key_scales), address(next), of_keys.as<float>(), padded},
-                                  around.entry);
-        call<jit::PackArgs>(pack_.keys,
-                            {address(key_rows), of_keys.as<float>(), tile.keys.as<float>(), padded},
-                            around.entry);
+            poisoned_call<jit::ScalesArgs>(pack_.key_scales,
+                                           {address(key_scales), address(next), of_keys.as<float>(), padded},
+                                           around.entry);
+        poisoned_call<jit::PackArgs>(pack_.keys,
+                                     {address(key_rows), of_keys.as<float>(), tile.keys.as<float>(), padded},
+                                     around.entry);
         if (pack_.value_scales)
-            call<jit::ScalesArgs>(pack_.value_scales,
-                                  {address(value_scales), address(next), of_values.as<float>(), count},
-                                  around.entry);
-        call<jit::PackArgs>(pack_.values,
-                            {address(value_rows), of_values.as<float>(), tile.values.as<float>(), count},
-                            around.entry);
+            poisoned_call<jit::ScalesArgs>(
+                pack_.value_scales, {address(value_scales), address(next), of_values.as<float>(), count},
+                around.entry);
+        poisoned_call<jit::PackArgs>(
+            pack_.values, {address(value_rows), of_values.as<float>(), tile.values.as<float>(), count},
+            around.entry);
         return tile;
     }
     // Whole vectors are stored: panels of the padded row.
@@ -170,15 +170,16 @@ private:
                             distances = guarded(away),
                             bias = guarded(std::vector<float>(bias_.begin() + first * lanes_,
                                                               bias_.begin() + (first + count) * lanes_));
-        call<jit::TileQkArgs>(kernels_.qk,
-                              {query_.as<float>(), tile.keys.as<float>(), scores.as<float>(), padded},
-                              around.entry);
-        call<jit::TileSoftmaxArgs>(setup_.masked ? kernels_.softmax_masked : kernels_.softmax,
-                                   {scores.as<float>(), bias.as<float>(), begins.as<int32_t>(),
-                                    ends.as<int32_t>(), slopes.as<float>(), distances.as<float>(),
-                                    max.as<float>(), sum.as<float>(), rescale.as<float>(), count, kCap},
-                                   around.entry);
-        call<jit::TilePvArgs>(
+        poisoned_call<jit::TileQkArgs>(
+            kernels_.qk, {query_.as<float>(), tile.keys.as<float>(), scores.as<float>(), padded},
+            around.entry);
+        poisoned_call<jit::TileSoftmaxArgs>(
+            setup_.masked ? kernels_.softmax_masked : kernels_.softmax,
+            {scores.as<float>(), bias.as<float>(), begins.as<int32_t>(), ends.as<int32_t>(),
+             slopes.as<float>(), distances.as<float>(), max.as<float>(), sum.as<float>(), rescale.as<float>(),
+             count, kCap},
+            around.entry);
+        poisoned_call<jit::TilePvArgs>(
             kernels_.pv,
             {scores.as<float>(), tile.values.as<float>(), rescale.as<float>(), output.as<float>(), count},
             around.entry);

@@ -128,7 +128,7 @@ void sweep(const quire_format& format, int D) {
     for (quire_type type : {QUIRE_F32, QUIRE_F16})
         for (Flush flush : {Flush::end, Flush::begin}) {
             SCOPED_TRACE(format_name(format) + " to " + type_name(type) + ", D " + std::to_string(D));
-            Reading reading({format, type, D, flush}, D < 100 ? 131 : 2);
+            Reading reading({format, type, D, flush}, D == 16 ? 131 : 3);
             for (const Target* target : targets()) {
                 SCOPED_TRACE(target->name);
                 reading.run(*target);

@@ -15,7 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
         from . import app
         from .errors import SetupError, UsageError
     except ImportError as error:
-        print(f"smollm2: error: {error}; ./dev setup installs what is needed", file=sys.stderr)
+        print(f"smollm2: error: {error}; ./dev demo installs what is needed", file=sys.stderr)
         return 1
     try:
         app.run(options)

@@ -274,7 +274,22 @@ QUIRE_API quire_status quire_merge_states(quire_context *context, const quire_te
 
 /* ---- OpenPPL PMX, dynamic_batching.MultiHeadCacheAttention ------------------------------------------------ */
 
-/* Attributes by the document's names, and quire's extensions after them. */
+/* The PMX operators, over ragged batches (dynamic_batching) and over sequences of one length, with the attributes
+ * and inputs of their documents by their names, and quire's extensions after them. What holds for all of them, also
+ * where the documents are silent or contradict themselves:
+ *   - Scores are q . k / sqrt(head_dim), then ALiBi and attn_mask are added. Query head h uses key/value head
+ *     h / (H / Hk). H in the documents' shapes of cache and scale is Hk.
+ *   - is_causal: query i of S sees key j of T where j <= T - S + i: the queries are the last positions, also where
+ *     S and T differ (with more queries than keys the first ones see nothing). It has no effect on the first
+ *     decoding_batches sequences, however many query tokens they have.
+ *   - is_alibi adds slope_h * (j - (T - S + i)), in float32, and hides later keys by itself: also without is_causal
+ *     and in decoding sequences. MultiHeadAttention applies it as the others do.
+ *   - New tokens are stored at positions start_pos .. first, quantised as by quire_append, and are then attended to
+ *     as the cache has them. Types T1, T2 and T3 may be mixed. int4 is packed as QUIRE_INT4 says.
+ *   - A query that sees no key, by whatever mask, gives zeros and lse -inf. Sequences without new tokens are fine.
+ *   - Page beginnings are rows of the cache and need not be multiples of page_size; entries past the last page in
+ *     use are not read. cachestarts need not be in order, and rows of the past may be shared.
+ *   - num_layer is checked against the cache; max_seqlen and max_kvlen are ignored. */
 typedef struct quire_pmx_dynamic_multi_head_cache_attention_desc {
     size_t struct_size;
     int32_t num_heads, head_dim;
@@ -327,12 +342,8 @@ QUIRE_API quire_status quire_prepare_pmx_dynamic_multi_head_cache_attention(
 
 /* ---- OpenPPL PMX, dynamic_batching.MultiHeadAttention --------------------------------------------------- */
 
-/* Attention of ragged queries over plain keys and values: scores are q . k / sqrt(D) with key head h / (H / Hk).
- * is_causal: query i of S sees key j of T where j <= T - S + i (the queries are the last positions; with more
- * queries than keys the first ones see nothing), and has no effect on the first decoding_batches sequences.
- * is_alibi adds slope_h * (j - (T - S + i)) after the scaling and hides later keys by itself, also without
- * is_causal and in decoding sequences. The document has one length for query and keys of a causal sequence;
- * quire takes any. */
+/* Attention of ragged queries over plain keys and values. The document wants one length for the queries and keys of
+ * a causal sequence; quire takes any. */
 typedef struct quire_pmx_dynamic_multi_head_attention_desc {
     size_t struct_size;
     int32_t num_heads, head_dim;
@@ -373,7 +384,7 @@ QUIRE_API quire_status quire_prepare_pmx_dynamic_multi_head_attention(
 /* ---- OpenPPL PMX, dynamic_batching.KeyValueCache -------------------------------------------------------- */
 
 /* Stores the new keys and values, then gives back those of all positions of each sequence as the cache has them:
- * quantised ones as code * scale, rounded to T1. */
+ * quantised ones as code * scale in float32, rounded to T1 once. */
 typedef struct quire_pmx_dynamic_key_value_cache_desc {
     size_t struct_size;
     int32_t num_kv_heads, head_dim; /* Hk and D; the document takes them from current_key */
@@ -416,8 +427,8 @@ QUIRE_API quire_status quire_prepare_pmx_dynamic_key_value_cache(
 /* ---- OpenPPL PMX, MultiHeadCacheAttention --------------------------------------------------------------- */
 
 /* Sequences of one length S, whose new tokens go to positions start_pos .. of rows of their own in the cache; then
- * attention over positions 0 .. start_pos + S - 1, T of them. Scores, is_causal and is_alibi as in
- * dynamic_batching.MultiHeadAttention. The document wants S = T where is_causal; quire takes any start_pos. */
+ * attention over positions 0 .. start_pos + S - 1, T of them. The document wants S = T where is_causal; quire takes
+ * any start_pos. */
 typedef struct quire_pmx_multi_head_cache_attention_desc {
     size_t struct_size;
     int32_t num_heads, head_dim;
@@ -462,8 +473,7 @@ QUIRE_API quire_status quire_prepare_pmx_multi_head_cache_attention(
 
 /* ---- OpenPPL PMX, MultiHeadAttention -------------------------------------------------------------------- */
 
-/* Sequences of one length, keys and values of one length. Scores, is_causal (bottom-right, whatever S and T) and
- * is_alibi as in dynamic_batching.MultiHeadAttention. */
+/* Sequences of one length S, keys and values of one length T; either may be the longer. */
 typedef struct quire_pmx_multi_head_attention_desc {
     size_t struct_size;
     int32_t num_heads, head_dim;

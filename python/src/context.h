@@ -108,7 +108,8 @@ public:
         pmx_dynamic_key_value_cache;
     PlanCache<quire_pmx_multi_head_cache_attention_desc, quire_pmx_multi_head_cache_attention_plan>
         pmx_multi_head_cache_attention;
-    PlanCache<quire_pmx_multi_head_attention_desc, quire_pmx_multi_head_attention_plan> pmx_multi_head_attention;
+    PlanCache<quire_pmx_multi_head_attention_desc, quire_pmx_multi_head_attention_plan>
+        pmx_multi_head_attention;
     PlanCache<quire_pmx_key_value_cache_desc, quire_pmx_key_value_cache_plan> pmx_key_value_cache;
     PlanCache<quire_directml_multihead_attention1_desc, quire_directml_multihead_attention1_plan>
         directml_multihead_attention1;

@@ -51,7 +51,8 @@ Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, con
     QUIRE_TRY(check_output("output_a", output_a, type, {kAny, kAny, kAny}));
     const int64_t n = output_a->shape[0], H = output_a->shape[1], Dv = output_a->shape[2];
     QUIRE_TRY(check_output("output_b", output_b, type, {n, H, Dv}));
-    if (Dv > 1024) return invalid("output_a has shape %s: Dv must be at most 1024", shape_text(*output_a).c_str());
+    if (Dv > 1024)
+        return invalid("output_a has shape %s: Dv must be at most 1024", shape_text(*output_a).c_str());
     QUIRE_TRY(check_output("output", output, type, {n, H, Dv}));
     QUIRE_TRY(check_written("output", *output));
     QUIRE_TRY(check_tensor("lse_a", lse_a, QUIRE_F32, "[n, H]", {n, H}));
@@ -63,10 +64,11 @@ Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, con
     FloatEnvironment environment;
     for (int64_t i = 0; i < n; ++i) {
         for (int64_t h = 0; h < H; ++h) {
-            const float a = load_number(QUIRE_F32, row_of(*lse_a, i, h), 0), b = load_number(QUIRE_F32, row_of(*lse_b, i, h), 0);
+            const float a = load_number(QUIRE_F32, row_of(*lse_a, i, h), 0),
+                        b = load_number(QUIRE_F32, row_of(*lse_b, i, h), 0);
             float merged = 0;
-            merge_rows(type, int(Dv), row_of(*output_a, i, h), a, row_of(*output_b, i, h), b, row_of(*output, i, h),
-                       &merged);
+            merge_rows(type, int(Dv), row_of(*output_a, i, h), a, row_of(*output_b, i, h), b,
+                       row_of(*output, i, h), &merged);
             if (lse != nullptr) store_number(QUIRE_F32, row_of(*lse, i, h), 0, merged);
         }
     }

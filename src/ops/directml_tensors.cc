@@ -139,9 +139,9 @@ Status read_queries(const AttentionSpec& spec, const Args& a, Tensors* t) {
             any.stacked("stacked_query_key_tensor", *stacked, kStackedQueryKey, spec.H, 2, 0, &t->query));
     } else {
         const char* name = "stacked_query_key_value_tensor";
-        QUIRE_TRY(check_stacked_sizes(name, spec, true, true));
         QUIRE_TRY(any.stacked(name, *a.stacked_query_key_value_tensor, kStackedQueryKeyValue, spec.H, 3, 0,
                               &t->query));
+        QUIRE_TRY(check_stacked_sizes(name, spec, true, true));
     }
     t->B = t->query.shape[0];
     t->S = t->query.shape[1];
@@ -155,8 +155,8 @@ Status read_keys_and_values(const AttentionSpec& spec, const Args& a, Tensors* t
         QUIRE_TRY(of.stacked(name, *stacked, kStackedQueryKeyValue, spec.H, 3, 1, &t->key));
         QUIRE_TRY(of.stacked(name, *stacked, kStackedQueryKeyValue, spec.H, 3, 2, &t->value));
     } else if ((stacked = a.stacked_key_value_tensor)) {
-        QUIRE_TRY(check_stacked_sizes("stacked_key_value_tensor", spec, false, true));
         QUIRE_TRY(of.stacked("stacked_key_value_tensor", *stacked, kStackedKeyValue, spec.Hk, 2, 0, &t->key));
+        QUIRE_TRY(check_stacked_sizes("stacked_key_value_tensor", spec, false, true));
         QUIRE_TRY(
             of.stacked("stacked_key_value_tensor", *stacked, kStackedKeyValue, spec.Hk, 2, 1, &t->value));
     } else if ((stacked = a.stacked_query_key_tensor)) {

@@ -25,7 +25,9 @@ public:
     void add(const jit::Kernel<Args>& kernel) {
         if (kernel && seen_.insert(kernel.code().name).second) text_ += " " + kernel.code().name;
     }
-    std::string line(const char* what) const { return text_.empty() ? "" : std::string(what) + " kernels:" + text_ + "\n"; }
+    std::string line(const char* what) const {
+        return text_.empty() ? "" : std::string(what) + " kernels:" + text_ + "\n";
+    }
 
 private:
     std::set<std::string> seen_;
@@ -54,8 +56,9 @@ std::string kernels_of(const AttentionPlan& plan) {
 
 std::string tiles_of(const AttentionPlan& plan) {
     if (!plan.target->jit()) return "";
-    return "attention tiles: " + std::to_string(plan.tile_rows) + " query rows x " + std::to_string(plan.tile_keys) +
-           " keys, panels of " + std::to_string(plan.panel_rows()) + " rows\n";
+    return "attention tiles: " + std::to_string(plan.tile_rows) + " query rows x " +
+           std::to_string(plan.tile_keys) + " keys, panels of " + std::to_string(plan.panel_rows()) +
+           " rows\n";
 }
 
 }  // namespace
@@ -64,7 +67,8 @@ const char* operator_name(Operator op) {
     switch (op) {
         case Operator::attention: return "quire_attention";
         case Operator::append: return "quire_append";
-        case Operator::pmx_dynamic_multi_head_cache_attention: return "quire_pmx_dynamic_multi_head_cache_attention";
+        case Operator::pmx_dynamic_multi_head_cache_attention:
+            return "quire_pmx_dynamic_multi_head_cache_attention";
         case Operator::pmx_dynamic_multi_head_attention: return "quire_pmx_dynamic_multi_head_attention";
         case Operator::pmx_dynamic_key_value_cache: return "quire_pmx_dynamic_key_value_cache";
         case Operator::pmx_multi_head_cache_attention: return "quire_pmx_multi_head_cache_attention";
@@ -100,7 +104,8 @@ Status plan_read(const ReadSpec& spec, quire_plan* plan) {
 
 Status check_plan(const quire_plan* plan, Operator op) {
     if (plan == nullptr) return invalid("plan is NULL: must be a plan of %s", operator_name(op));
-    if (plan->op != op) return invalid("plan is one of %s: must be one of %s", operator_name(plan->op), operator_name(op));
+    if (plan->op != op)
+        return invalid("plan is one of %s: must be one of %s", operator_name(plan->op), operator_name(op));
     return {};
 }
 

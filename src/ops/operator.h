@@ -51,8 +51,8 @@ struct quire_plan {
 
 namespace quire {
 
-// The caller's struct as this version knows it. A shorter one (of an older program) is filled up with zeros; a
-// longer one (of a newer program) must not ask for what this version does not know.
+// The caller's struct as this version knows it. A shorter one (of an older program) is filled up with zeros;
+// a longer one (of a newer program) must not ask for what this version does not know.
 template <typename T>
 Status copy_in(const char* name, const T* from, T* to) {
     if (from == nullptr) return invalid("%s is NULL: must point at a struct", name);
@@ -62,15 +62,15 @@ Status copy_in(const char* name, const T* from, T* to) {
     const char* bytes = reinterpret_cast<const char*>(from);
     for (size_t i = sizeof(T); i < size; ++i)
         if (bytes[i] != 0)
-            return invalid("%s.struct_size is %zu: byte %zu must be 0, this version of quire knows only %zu", name,
-                           size, i, sizeof(T));
+            return invalid("%s.struct_size is %zu: byte %zu must be 0, this version of quire knows only %zu",
+                           name, size, i, sizeof(T));
     std::memset(static_cast<void*>(to), 0, sizeof(T));
     std::memcpy(static_cast<void*>(to), from, std::min(sizeof(T), size));
     return {};
 }
 
-// The parts of a plan, each on the best target that takes it; says once, in the context's log, when that is not
-// the context's.
+// The parts of a plan, each on the best target that takes it; says once, in the context's log, when that is
+// not the context's.
 Status plan_attention(const AttentionSpec& spec, quire_plan* plan);
 Status plan_append(const AppendSpec& spec, quire_plan* plan);
 Status plan_read(const ReadSpec& spec, quire_plan* plan);
@@ -85,21 +85,33 @@ Status prepare_attention(const quire_plan& plan, const quire_attention_args& arg
 Status make_append_operator(const quire_append_desc& desc, quire_plan* plan);
 Status prepare_append(const quire_plan& plan, const quire_append_args& args, Run* run);
 
-Status make_pmx_dynamic_multi_head_cache_attention(const quire_pmx_dynamic_multi_head_cache_attention_desc& desc, quire_plan* plan);
-Status prepare_pmx_dynamic_multi_head_cache_attention(const quire_plan& plan, const quire_pmx_dynamic_multi_head_cache_attention_args& args, Run* run);
-Status make_pmx_dynamic_multi_head_attention(const quire_pmx_dynamic_multi_head_attention_desc& desc, quire_plan* plan);
-Status prepare_pmx_dynamic_multi_head_attention(const quire_plan& plan, const quire_pmx_dynamic_multi_head_attention_args& args, Run* run);
+Status make_pmx_dynamic_multi_head_cache_attention(
+    const quire_pmx_dynamic_multi_head_cache_attention_desc& desc, quire_plan* plan);
+Status prepare_pmx_dynamic_multi_head_cache_attention(
+    const quire_plan& plan, const quire_pmx_dynamic_multi_head_cache_attention_args& args, Run* run);
+Status make_pmx_dynamic_multi_head_attention(const quire_pmx_dynamic_multi_head_attention_desc& desc,
+                                             quire_plan* plan);
+Status prepare_pmx_dynamic_multi_head_attention(const quire_plan& plan,
+                                                const quire_pmx_dynamic_multi_head_attention_args& args,
+                                                Run* run);
 Status make_pmx_dynamic_key_value_cache(const quire_pmx_dynamic_key_value_cache_desc& desc, quire_plan* plan);
-Status prepare_pmx_dynamic_key_value_cache(const quire_plan& plan, const quire_pmx_dynamic_key_value_cache_args& args, Run* run);
-Status make_pmx_multi_head_cache_attention(const quire_pmx_multi_head_cache_attention_desc& desc, quire_plan* plan);
-Status prepare_pmx_multi_head_cache_attention(const quire_plan& plan, const quire_pmx_multi_head_cache_attention_args& args, Run* run);
+Status prepare_pmx_dynamic_key_value_cache(const quire_plan& plan,
+                                           const quire_pmx_dynamic_key_value_cache_args& args, Run* run);
+Status make_pmx_multi_head_cache_attention(const quire_pmx_multi_head_cache_attention_desc& desc,
+                                           quire_plan* plan);
+Status prepare_pmx_multi_head_cache_attention(const quire_plan& plan,
+                                              const quire_pmx_multi_head_cache_attention_args& args,
+                                              Run* run);
 Status make_pmx_multi_head_attention(const quire_pmx_multi_head_attention_desc& desc, quire_plan* plan);
-Status prepare_pmx_multi_head_attention(const quire_plan& plan, const quire_pmx_multi_head_attention_args& args, Run* run);
+Status prepare_pmx_multi_head_attention(const quire_plan& plan,
+                                        const quire_pmx_multi_head_attention_args& args, Run* run);
 Status make_pmx_key_value_cache(const quire_pmx_key_value_cache_desc& desc, quire_plan* plan);
-Status prepare_pmx_key_value_cache(const quire_plan& plan, const quire_pmx_key_value_cache_args& args, Run* run);
+Status prepare_pmx_key_value_cache(const quire_plan& plan, const quire_pmx_key_value_cache_args& args,
+                                   Run* run);
 
 Status make_directml(const quire_directml_multihead_attention1_desc& desc, quire_plan* plan);
-Status prepare_directml(const quire_plan& plan, const quire_directml_multihead_attention1_args& args, Run* run);
+Status prepare_directml(const quire_plan& plan, const quire_directml_multihead_attention1_args& args,
+                        Run* run);
 
 Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, const quire_tensor* output_b,
                     const quire_tensor* lse_b, const quire_tensor* output, const quire_tensor* lse);

@@ -103,7 +103,9 @@ def multihead_attention1(*, query_head_count, key_value_head_count, scale, mask_
         seen = lengths[b] + total - past
         for h in range(H):
             rows, columns = query[b, :, h].astype(float), slice(0, seen)
-            scores = scale * (rows @ keys[b, columns, h // (H // Hk)].astype(float).T) + added[b, h, :, columns]
+            scores = (
+                scale * (rows @ keys[b, columns, h // (H // Hk)].astype(float).T) + added[b, h, :, columns]
+            )
             weights, _ = reference.softmax(scores, None)
             output[b, :, h] = weights @ values[b, columns, h // (H // Hk)].astype(float)
             unpadded = ~padded[b, h, :, columns] & ~np.isneginf(scores)

@@ -1,4 +1,4 @@
-"""quire.directml.multihead_attention1: random calls against the float64 definition, and calls that must agree."""
+"""quire.directml.multihead_attention1: random calls against the definition, and calls that must agree."""
 
 import contexts
 import numpy as np
@@ -209,3 +209,50 @@ def test_rows_of_padding_alone():
     np.testing.assert_allclose(lowest, np.broadcast_to(value.mean(axis=1), (1, 2, 8)), atol=1e-6)
     hidden = quire.directml.multihead_attention1(query, key, value, **options, mask_filter_value=-np.inf)[0]
     assert not hidden.any()
+
+
+QUERY, KEY, VALUE = normal(2, 3, 8), normal(2, 5, 4, seed=2), normal(2, 5, 6, seed=3)
+PAST = {"past_key": normal(2, 1, 4, 4), "past_value": normal(2, 1, 4, 6)}
+WRONG_CALLS = {  # the message by Python's names: changed arguments
+    "query is None: must be given without a stacked_query_key": {"query": None},
+    "query has type float64: must be float32 or float16": {"query": QUERY.astype(float)},
+    "key has type f16: must be data_type, f32": {"key": KEY.astype(np.float16)},
+    "query has a last dimension of 7: must be a multiple of query_head_count, 2": {"query": QUERY[..., :7]},
+    "query has rank 2: must be 3 to 5, [B, S, H * D]": {"query": QUERY[0]},
+    "key is NULL: must be given with value": {"key": None},
+    "value is NULL: must be given with key": {"value": None},
+    "key has shape [2, 5, 3]: dimension 2 of [B, N, Hk * D] must be 4": {"key": KEY[..., :3]},
+    "value has shape [2, 2, 5, 6]: dimensions before those of": {"value": np.stack([VALUE, VALUE])},
+    "stacked_key_value has rank 4: must be 5": {"key": None, "value": None, "stacked_key_value": QUERY[None]},
+    "key is given: must be NULL with stacked_query_key_value": {
+        "query": None, "value": None, "stacked_query_key_value": normal(2, 3, 1, 3, 4)},
+    "bias has shape [20]: dimension 0 of [H * D + Hk * D + Hk * Dv] must be 18": {"bias": normal(20)},
+    "mask is given: must be NULL where mask_type is NONE": {"mask": np.ones((1, 2), np.int32)},
+    "mask is NULL: must be given where mask_type is not NONE": {"mask_type": "BOOLEAN"},
+    "mask has type bool: must be int32": {"mask": np.ones((1, 2), bool), "mask_type": "KEY_SEQUENCE_LENGTH"},
+    "mask_type is 'CAUSAL': must be None, 'NONE', 'KEY_SEQUENCE_LENGTH'": {"mask_type": "CAUSAL"},
+    "mask has shape [4, 5]: must be [2 or 1, 2 or 1, 3 or 1, 5 or 1]": {
+        "mask": np.ones((4, 5), np.int32), "mask_type": "BOOLEAN"},
+    "relative_position_bias has rank 2: must be 4 to 5": {"relative_position_bias": normal(3, 5)},
+    "past_value is NULL: must be given with past_key": {"past_key": PAST["past_key"]},
+    "past_sequence_lengths is given: must be NULL without past_key": {
+        "past_sequence_lengths": np.ones(2, np.int32), "present": False},
+    "past_sequence_lengths[1] is 5: must be a whole number 0 to 4": {
+        **PAST, "past_sequence_lengths": np.array([4, 5], np.int32)},
+    "past_sequence_lengths has type int64": {**PAST, "past_sequence_lengths": np.array([4, 4])},
+    "key_value_head_count is 3: must divide query_head_count, 2": {
+        "key_value_head_count": 3, "key": normal(2, 5, 12), "value": VALUE},
+    "query_head_count is 0: must be 1 to 1048576": {"query_head_count": 0, "key_value_head_count": 1},
+    "scale is nan: must be finite": {"scale": np.nan},
+    "mask_filter_value is inf": {"mask_filter_value": np.inf},
+    "precision is 'exact'": {"precision": "exact"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message, wrong", WRONG_CALLS.items(), ids=range(len(WRONG_CALLS)))
+def test_wrong_calls(message, wrong):
+    valid = {"query": QUERY, "key": KEY, "value": VALUE, "query_head_count": 2, "key_value_head_count": 1}
+    quire.directml.multihead_attention1(**valid)
+    with pytest.raises(quire.Error) as error:
+        quire.directml.multihead_attention1(**{**valid, **wrong})
+    assert message in str(error.value)

@@ -69,7 +69,9 @@ def calls(draw):
 
 
 @pytest.mark.parametrize("target", contexts.TARGETS)
-@given(arguments=calls(), mode=st.sampled_from([None, 0, 1, 2, 3]), present=st.sampled_from([None, False, True]))
+@given(
+    arguments=calls(), mode=st.sampled_from([None, 0, 1, 2, 3]), present=st.sampled_from([None, False, True])
+)
 def test_definition(target, arguments, mode, present):
     if "nonpad_kv_seqlen" in arguments and present:
         present = None
@@ -149,7 +151,10 @@ WRONG_CALLS = {
         "past_value": PAST[1],
         "nonpad_kv_seqlen": [3, 3],
     },
-    "nonpad_kv_seqlen is given: must be None where the presents": {"nonpad_kv_seqlen": [3, 3], "present": True},
+    "nonpad_kv_seqlen is given: must be None where the presents": {
+        "nonpad_kv_seqlen": [3, 3],
+        "present": True,
+    },
     "nonpad_kv_seqlen has type float64: must be integers": {"nonpad_kv_seqlen": [3.0, 3.0]},
     "nonpad_kv_seqlen has shape (3,): must be (2,)": {"nonpad_kv_seqlen": [3, 3, 3]},
     "nonpad_kv_seqlen[1] is 6: must be 0 to 5": {"nonpad_kv_seqlen": [3, 6]},

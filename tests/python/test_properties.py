@@ -1,18 +1,11 @@
 """Random small problems against the float64 definition, and the same bits however a problem is run."""
 
-import os
-
 import contexts
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from problems import Problem
-
-# The same problems every time, so that a check that fails fails again; QUIRE_RANDOM_TESTS=1 looks elsewhere.
-FIXED = "QUIRE_RANDOM_TESTS" not in os.environ
-settings.register_profile("quire", deadline=None, max_examples=200, derandomize=FIXED, database=None)
-settings.load_profile("quire")
 
 TOLERANCE = {"float32": {"atol": 2e-5, "rtol": 2e-5}, "float16": {"atol": 1e-3, "rtol": 1e-3}}
 

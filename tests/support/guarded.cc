@@ -1,5 +1,6 @@
 #include "tests/support/guarded.h"
 
+#include <cpuid.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,10 +10,24 @@
 #include <utility>
 
 namespace quire::test {
+namespace {
+
+// qemu-user 7.2 reads the lanes that vmaskmovps masks out, as no processor does. Under it data keeps the
+// distance of a vector from the guards; writes are still seen.
+size_t distance_from_guard() {
+    static const bool emulated = [] {
+        uint32_t a = 0, signature[3] = {};
+        __cpuid(0x40000000, a, signature[0], signature[1], signature[2]);
+        return std::memcmp(signature, "TCGTCGTCGTCG", sizeof signature) == 0;
+    }();
+    return emulated ? 32 : 0;
+}
+
+}  // namespace
 
 GuardedBuffer::GuardedBuffer(size_t bytes, Flush flush) : size_(bytes) {
-    const size_t page = size_t(sysconf(_SC_PAGESIZE));
-    open_ = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
+    const size_t page = size_t(sysconf(_SC_PAGESIZE)), distance = distance_from_guard();
+    open_ = (std::max<size_t>(bytes + distance, 1) + page - 1) / page * page;
     mapped_ = open_ + 2 * page;
     void* mapping = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) throw std::bad_alloc();
@@ -20,7 +35,7 @@ GuardedBuffer::GuardedBuffer(size_t bytes, Flush flush) : size_(bytes) {
     pages_ = mapping_ + page;
     protect(PROT_READ | PROT_WRITE);
     std::memset(pages_, kFillByte, open_);
-    data_ = flush == Flush::end ? pages_ + open_ - size_ : pages_;
+    data_ = flush == Flush::end ? pages_ + open_ - distance - size_ : pages_ + distance;
 }
 
 GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&& other) noexcept {

@@ -79,7 +79,7 @@ Enter trampoline(Entry entry) {
 
 }  // namespace
 
-testing::AssertionResult call(const void* function, const void* args, Entry entry) {
+testing::AssertionResult poisoned_call(const void* function, const void* args, Entry entry) {
     constexpr uint32_t kStatusFlags = 0x3f;  // sticky: any arithmetic may set them
     constexpr uint64_t kDirection = 1 << 10;
     State state = {};

@@ -16,12 +16,12 @@ enum class Entry { nan, zero };
 
 // Passes where rbx, rbp, r12-r15 and MXCSR are kept, the direction flag is clear, and no upper half of a
 // vector register is left in use.
-testing::AssertionResult call(const void* function, const void* args, Entry entry);
+testing::AssertionResult poisoned_call(const void* function, const void* args, Entry entry);
 
 template <typename Args>
-void call(const jit::Kernel<Args>& kernel, const Args& args, Entry entry) {
+void poisoned_call(const jit::Kernel<Args>& kernel, const Args& args, Entry entry) {
     const GuardedBuffer guarded = GuardedBuffer::of(std::vector<Args>{args});
-    EXPECT_TRUE(call(kernel.code().memory.entry(), guarded.data(), entry)) << kernel.code().name;
+    EXPECT_TRUE(poisoned_call(kernel.code().memory.entry(), guarded.data(), entry)) << kernel.code().name;
 }
 
 }  // namespace quire::test
