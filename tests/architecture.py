@@ -14,7 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # Lowest first. A file may include its own stem, whatever is on a lower line, and on its own line what stands
-# to the left of it. A pattern with * is one place: files that match it may include each other.
+# to the left of it. A pattern with * is one place: files that match it may include each other;
+# so are patterns joined by | (a context owns its executor, which reports to it).
 ORDER = """
     include/quire/quire
     src/half src/status src/format src/target
@@ -22,8 +23,8 @@ ORDER = """
         jit/kernel_key jit/qk jit/softmax jit/pv jit/append jit/pack jit/tile_products jit/merge \
         jit/decode jit/prefill jit/dump jit/kernels
     src/tensors src/cache_view src/problem* src/portable src/select src/plan src/schedule src/combine \
-        src/transpose src/attend* src/copy src/read src/execute
-    src/context
+        src/transpose src/attend* src/copy src/read \
+        src/execute|src/context
     src/ops/*
     src/api
 """
@@ -59,7 +60,7 @@ def places():
 def place_of(path):
     """(line, column) of a file in ORDER, or None. A name without * wins over a pattern."""
     stem = re.sub(r"\.\w+$", "", path)
-    matches = [p for p in places() if fnmatch.fnmatchcase(stem, p[2])]
+    matches = [p for p in places() if any(fnmatch.fnmatchcase(stem, part) for part in p[2].split("|"))]
     matches.sort(key=lambda p: "*" in p[2])
     return matches[0][:2] if matches else None
 
