@@ -64,7 +64,7 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
     const AttentionSpec& spec = plan.spec;
     const float factor = query_factor(spec);
     for (int64_t first = 0; first < panel.lanes; first += 4) {
-        const float* rows[4];
+        const UnalignedFloat* rows[4];
         for (int64_t r = 0; r < 4; ++r) {
             float* row = s.rows + size_t(r) * row_stride(plan);
             rows[r] = row;
@@ -74,7 +74,7 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
             }
             const char* from = query_at(p, item, panel.row_begin + first + r);
             if (spec.type == QUIRE_F32)
-                rows[r] = reinterpret_cast<const float*>(from);
+                rows[r] = reinterpret_cast<const UnalignedFloat*>(from);
             else
                 for (int d = 0; d < spec.D; ++d) row[d] = load_number(spec.type, from, d);
         }

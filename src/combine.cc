@@ -29,7 +29,7 @@ void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float 
     char* out = p.output.at(item.b, token, head);
     bool special = std::isnan(scale);  // Inf or NaN somewhere
     if (!order && p.spec->type == QUIRE_F32) {
-        float* to = reinterpret_cast<float*>(out);
+        UnalignedFloat* to = reinterpret_cast<UnalignedFloat*>(out);
         uint32_t any = 0;  // Inf or NaN: all exponent bits set. Integers, so that the loop has no chain.
         for (int i = 0; i < lanes; ++i) {
             to[i] = output[i] * scale;

@@ -42,9 +42,14 @@ Context::Context(const Target& t, int threads, size_t code_limit, quire_log_fn l
       log(log_fn),
       log_user(user),
       code(code_limit),
-      executor(std::make_unique<Executor>(threads)) {}
+      executor(std::make_unique<Executor>(threads, [this](const std::string& text) { say_once(text); })) {}
 
 Context::~Context() = default;
+
+void Run::release(std::unique_ptr<Run> run) {
+    std::shared_ptr<Context> context = std::move(run->context_);
+    context->give_back(std::move(run));
+}
 
 std::unique_ptr<Run> Context::take_run() {
     {

@@ -1,5 +1,6 @@
 #include "src/copy.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace quire {
@@ -8,8 +9,8 @@ namespace {
 void add_bias(quire_type type, const void* from, const void* bias, int dim, void* to) {
     if (type == QUIRE_F32) {  // a loop that the compiler can vectorise
         for (int d = 0; d < dim; ++d)
-            static_cast<float*>(to)[d] =
-                static_cast<const float*>(from)[d] + static_cast<const float*>(bias)[d];
+            static_cast<UnalignedFloat*>(to)[d] =
+                static_cast<const UnalignedFloat*>(from)[d] + static_cast<const UnalignedFloat*>(bias)[d];
         return;
     }
     for (int d = 0; d < dim; ++d)
@@ -19,17 +20,25 @@ void add_bias(quire_type type, const void* from, const void* bias, int dim, void
 }  // namespace
 
 void RowCopy::run_item(int64_t index) const {
-    const int64_t b = index / rows, row = index % rows;
-    if (counts && row >= counts(b)) return;
-    const int64_t target = (begin ? begin(b) : 0) + row;
-    const size_t bytes = size_t(bytes_of(type, dim));
-    for (int h = 0; h < heads; ++h) {
+    const int64_t b = index / blocks(), first = index % blocks() * kBlock;
+    const int64_t count = std::min(kBlock, (counts ? counts(b) : rows) - first);
+    if (count <= 0) return;
+    for (int h = 0; h < heads; ++h) run_rows(b, first, count, h);
+}
+
+void RowCopy::run_rows(int64_t b, int64_t row, int64_t count, int head) const {
+    const int64_t bytes = bytes_of(type, dim), first = (begin ? begin(b) : 0) + row;
+    const bool dense = to.row_stride == bytes && (!from.base || from.row_stride == bytes);
+    // Rows that follow each other directly are copied as one.
+    const int64_t steps = dense && !bias ? 1 : count, size = dense && !bias ? count * bytes : bytes;
+    for (int64_t i = 0; i < steps; ++i) {
+        char* target = to.at(b, first + i, head);
         if (!from.base)
-            std::memset(to.at(b, target, h), 0, bytes);
+            std::memset(target, 0, size_t(size));
         else if (bias)
-            add_bias(type, from.at(b, row, h), bias + size_t(h) * bytes, dim, to.at(b, target, h));
+            add_bias(type, from.at(b, row + i, head), bias + head * bytes, dim, target);
         else
-            std::memcpy(to.at(b, target, h), from.at(b, row, h), bytes);
+            std::memcpy(target, from.at(b, row + i, head), size_t(size));
     }
 }
 

@@ -16,8 +16,14 @@ struct RowCopy {
     IndexView begin;              // none: 0
     IndexView counts;             // none: all rows
 
-    int64_t items() const { return B * rows; }
+    // An item is a block of rows of a sequence.
+    static constexpr int64_t kBlock = 64;
+    int64_t blocks() const { return (rows + kBlock - 1) / kBlock; }
+    int64_t items() const { return B * blocks(); }
     void run_item(int64_t index) const;
+
+private:
+    void run_rows(int64_t b, int64_t row, int64_t count, int head) const;
 };
 
 }  // namespace quire

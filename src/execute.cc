@@ -9,7 +9,6 @@
 
 #include <algorithm>
 
-#include "src/context.h"
 #include "src/portable.h"
 
 namespace quire {
@@ -138,11 +137,6 @@ void Run::append_token(int64_t token, Scratch& scratch) {
     }
 }
 
-void Run::release(std::unique_ptr<Run> run) {
-    std::shared_ptr<Context> context = std::move(run->context_);
-    context->give_back(std::move(run));
-}
-
 // ---- slices ----
 
 Status run_slice(Run& run, int index, int count, quire_barrier_fn barrier, void* user) {
@@ -171,7 +165,8 @@ struct Executor::Arena {
 };
 
 // oneTBB has no more workers than processors, and would print a warning if asked for more.
-Executor::Executor(int num_threads) : num_threads_(std::min(num_threads, tbb::info::default_concurrency())) {}
+Executor::Executor(int num_threads, std::function<void(const std::string&)> say)
+    : num_threads_(std::min(num_threads, tbb::info::default_concurrency())), say_(std::move(say)) {}
 Executor::~Executor() = default;
 
 void Executor::run(Run& run) {
@@ -179,7 +174,7 @@ void Executor::run(Run& run) {
     for (int phase = 0; phase < Run::kPhases; ++phase) most = std::max(most, run.phase_items(phase));
     bool inline_run = num_threads_ == 1 || most <= 1;
     if (!inline_run && !may_use_tbb()) {
-        run.context().say_once("quire: runs inline: this process was forked from one that used oneTBB");
+        say_("quire: runs inline: this process was forked from one that used oneTBB");
         inline_run = true;
     }
     if (inline_run) {

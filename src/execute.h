@@ -45,9 +45,8 @@ public:
     // The next item of the phase for a slice, or >= phase_items.
     int64_t next(int phase) { return next_[phase].fetch_add(1, std::memory_order_relaxed); }
 
-    // Drops the hold on the context and returns this run to it.
+    // Drops the hold on the context and returns this run to it (src/context.cc).
     static void release(std::unique_ptr<Run> run);
-    Context& context() const { return *context_; }
 
 private:
     void append_token(int64_t token, Scratch& scratch);
@@ -79,13 +78,15 @@ private:
 
 class Executor {
 public:
-    explicit Executor(int num_threads);
+    // `say`: the context's log, each text once.
+    Executor(int num_threads, std::function<void(const std::string&)> say);
     ~Executor();
     void run(Run& run);
 
 private:
     struct Arena;
     const int num_threads_;
+    const std::function<void(const std::string&)> say_;
     std::unique_ptr<Arena> arena_;  // made on first use; null where one thread is asked for
     std::mutex mutex_;
 };

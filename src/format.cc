@@ -69,17 +69,17 @@ std::string format_name(const quire_format& format) {
 
 float load_number(quire_type type, const void* base, int64_t i) {
     switch (type) {
-        case QUIRE_F16: return half_to_float(static_cast<const uint16_t*>(base)[i]);
-        case QUIRE_BF16: return bfloat_to_float(static_cast<const uint16_t*>(base)[i]);
-        default: return static_cast<const float*>(base)[i];
+        case QUIRE_F16: return half_to_float(static_cast<const UnalignedHalf*>(base)[i]);
+        case QUIRE_BF16: return bfloat_to_float(static_cast<const UnalignedHalf*>(base)[i]);
+        default: return static_cast<const UnalignedFloat*>(base)[i];
     }
 }
 
 void store_number(quire_type type, void* base, int64_t i, float value) {
     switch (type) {
-        case QUIRE_F16: static_cast<uint16_t*>(base)[i] = float_to_half(value); break;
-        case QUIRE_BF16: static_cast<uint16_t*>(base)[i] = float_to_bfloat(value); break;
-        default: static_cast<float*>(base)[i] = value;
+        case QUIRE_F16: static_cast<UnalignedHalf*>(base)[i] = float_to_half(value); break;
+        case QUIRE_BF16: static_cast<UnalignedHalf*>(base)[i] = float_to_bfloat(value); break;
+        default: static_cast<UnalignedFloat*>(base)[i] = value;
     }
 }
 

@@ -309,7 +309,7 @@ namespace {
 float mask_value(const ScoreTerm& term, const char* at) {
     switch (term.type) {
         case QUIRE_BOOL: return float(*at != 0);
-        case QUIRE_INT32: return float(*reinterpret_cast<const int32_t*>(at));
+        case QUIRE_INT32: return float(*reinterpret_cast<const UnalignedInt32*>(at));
         default: return load_number(term.type, at, 0);
     }
 }
@@ -328,7 +328,7 @@ void add_tree(const AttentionProblem& p, const char* words, int64_t b, int64_t b
     const int64_t first_new = p.keys(b) - p.queries(b);
     for (int64_t t = std::max(begin, first_new); t < begin + count; ++t) {
         const int64_t j = t - first_new;
-        const auto word = *reinterpret_cast<const uint64_t*>(words + j / 64 * word_stride);
+        const auto word = uint64_t(*reinterpret_cast<const UnalignedInt64*>(words + j / 64 * word_stride));
         if (!(word >> (j % 64) & 1)) out[(t - begin) * stride] = -INFINITY;
     }
 }
@@ -363,7 +363,7 @@ Status make_attention_problem(const AttentionSpec& spec, const quire_attention_a
     QUIRE_TRY(check_tree_mask(args.tree_mask, &p));
     if (args.sinks != nullptr) {
         QUIRE_TRY(check_tensor("sinks", args.sinks, QUIRE_F32, "[H]", {spec.H}));
-        p.sinks = static_cast<const float*>(args.sinks->data);
+        p.sinks = static_cast<const UnalignedFloat*>(args.sinks->data);
         p.sink_stride = args.sinks->strides[0];
     }
     QUIRE_TRY(check_range("decoding_batches", args.decoding_batches, 0, p.B));

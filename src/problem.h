@@ -76,7 +76,7 @@ struct AttentionProblem {
     IndexView query_positions, key_begin, key_end;
     ScoreTerm terms[kMaxTerms];
     int num_terms = 0;
-    const float* sinks = nullptr;  // [H], sink_stride apart
+    const UnalignedFloat* sinks = nullptr;  // [H], sink_stride apart
     int64_t sink_stride = 0;
 
     int64_t queries(int64_t b) const { return queries_at.length(b); }

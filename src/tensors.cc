@@ -111,7 +111,7 @@ Status check_rows(const char* name, const quire_tensor* tensor, quire_type type,
 Status check_index(const char* name, const quire_tensor* tensor, const char* letters, const Shape& shape,
                    IndexView* view) {
     QUIRE_TRY(check_tensor(name, tensor, QUIRE_INT64, letters, shape));
-    *view = {static_cast<const int64_t*>(tensor->data), tensor->rank > 0 ? tensor->strides[0] : 0,
+    *view = {static_cast<const UnalignedInt64*>(tensor->data), tensor->rank > 0 ? tensor->strides[0] : 0,
              tensor->rank > 1 ? tensor->strides[1] : 0};
     return {};
 }

@@ -42,7 +42,7 @@ struct RowView {  // one head's vector of a row
 };
 
 struct IndexView {  // int64 [], [a] or [a, b]
-    const int64_t* base = nullptr;
+    const UnalignedInt64* base = nullptr;
     int64_t stride0 = 0, stride1 = 0;
     int64_t operator()(int64_t i) const { return base[i * stride0]; }
     int64_t operator()(int64_t i, int64_t j) const { return base[i * stride0 + j * stride1]; }

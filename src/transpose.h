@@ -5,10 +5,12 @@
 
 #include <cstdint>
 
+#include "src/format.h"
+
 namespace quire {
 
 // columns[d * stride + r] = rows[r][d] * factor for r in 0..4, d in 0..dim.
-inline void rows_to_columns(const float* const rows[4], int dim, float factor, float* columns,
+inline void rows_to_columns(const UnalignedFloat* const rows[4], int dim, float factor, float* columns,
                             int64_t stride) {
     const __m128 f = _mm_set1_ps(factor);
     int d = 0;

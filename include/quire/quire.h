@@ -13,11 +13,15 @@
  *   - A function returns QUIRE_OK or a status; quire_last_error() then says which argument, its value and
  *     the rule it broke. A call that fails has written to no buffer of the caller.
  *   - A struct begins with `struct_size`; set it to sizeof(the struct), zero the rest (or use the *_init
- *     function). Fields are only ever appended: a shorter struct of an older program means defaults.
+ *     function). Fields are only ever appended: a shorter struct of an older program means defaults, and in a
+ *     longer one of a newer program the bytes that this version does not know must be 0.
  *   - Nothing is printed but what a context logs, nothing is thrown, MXCSR is left as it was.
  *   - Tensors may be unaligned. Input and output of one call may not overlap, except where said.
  *   - Contexts and plans may be used from many threads at once. Two runs at a time must not write to the
- *     same buffers.
+ *     same buffers. A plan must live as long as the runs prepared with it.
+ *   - After fork, the child may go on using contexts and plans, provided that no other thread was in a call of
+ *     quire. Once a process has run in quire's own oneTBB threads, its children run inline, and the shared
+ *     library stays loaded after dlclose.
  *   - Environment: QUIRE_TARGET caps the instruction set (a name of quire_target_name, unknown: an error),
  *     QUIRE_NUM_THREADS sets the threads of contexts that do not say.
  */
