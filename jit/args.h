@@ -1,7 +1,7 @@
 // The plain structs that generated code receives, one a kernel, every field with its shape.
 //
 //   R  query rows that share a kv head       N  keys of a block (kBlock or kTileKeys)
-//   V  lanes of the key or value row, padded to whole vectors ("lane order" of its loader)
+//   V  elements of the key or value row, padded to whole vectors
 //   L  lanes of a vector                     W  vectors of query rows in a panel (query rows in the lanes)
 //
 // Scores are in units of log2, so that softmax is exp2: scale and log2(e) are folded into the query.
@@ -15,23 +15,29 @@ constexpr int kBlock = 64;
 // Most query rows that the decode kernels take; more rows go to the query-rows-in-lanes kernels.
 constexpr int kMaxDecodeRows = 8;
 // Keys of a block are padded (by repeating the last row) to a multiple of this, so that no kernel has a tail
-// over keys: padded keys are hidden by softmax bounds, and PV counts exactly.
+// over keys: padded keys are hidden by softmax bounds.
 constexpr int kKeyPadding = 16;
 
 struct ScalesArgs {           // f32 or f16 scales of the block's rows -> f32
     const char* const* rows;  // [N] address of the row's scales
-    const char* const* next;  // [N] the same of the next block, to prefetch
     float* out;               // [N][scale stride]
     int64_t count;            // keys
+};
+
+// Rows that the next block will read. A processor drops prefetches when it has as many misses under way as it
+// can track (24 on Zen 3), so each kernel asks for a few lines at a time, all through its work.
+struct NextRows {
+    const char* const* rows;    // [kBlock] address of each row
+    const char* const* scales;  // [kBlock] of its scales; quantised formats only
 };
 
 struct QkArgs {
     const float* query;       // [R][V]
     const char* const* rows;  // [N] address of each key row; padded to a multiple of kKeyPadding
-    const char* const* next;  // [N] of the next block, to prefetch
     const float* scales;      // [N][scale stride], quantised formats only
     float* scores;            // [R][kBlock], written
     int64_t count;            // keys, a multiple of kKeyPadding
+    NextRows next;
 };
 
 // What softmax needs to know of one query row.
@@ -56,11 +62,11 @@ struct SoftmaxArgs {
 struct PvArgs {
     const float* probabilities;  // [R][kBlock]
     const char* const* rows;     // [N] address of each value row
-    const char* const* next;     // [N] of the next block, to prefetch
     const float* scales;         // [N][scale stride]
     const float* rescale;        // [R]
     float* output;               // [R][V] accumulated
-    int64_t count;               // keys, exact
+    int64_t count;               // keys, a multiple of kKeyPadding; padded ones have probability 0
+    NextRows next;
 };
 
 // ---- query rows in the lanes ----

@@ -259,6 +259,24 @@ void Emitter::load_i8(const Vec& v, const RegExp& at, int n) {
     vpmovsxbd(v, Xbyak::Xmm(v.getIdx()));
 }
 
+void Emitter::load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n) {
+    const Xbyak::Ymm y(v.getIdx());
+    const Xbyak::Xmm x(v.getIdx());
+    if (n < lanes() / 2) load_bytes(Vec(x), at, n);
+    if (!is_512()) return n < 4 ? vpbroadcastd(y, x) : vpbroadcastd(y, ptr[at]);
+    Temp upper(*this, "upper dword");
+    const Xbyak::Ymm high((*upper).getIdx());
+    if (n < 8) {
+        vpshufd(Xbyak::Xmm(high.getIdx()), x, 1);
+        vpbroadcastd(high, Xbyak::Xmm(high.getIdx()));
+        vpbroadcastd(y, x);
+    } else {
+        vpbroadcastd(high, ptr[at + 4]);
+        vpbroadcastd(y, ptr[at]);
+    }
+    vinserti64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), high, 1);
+}
+
 void Emitter::store_i8(const RegExp& at, const Vec& v, int n) {
     if (is_512()) {
         vpmovdb(Xbyak::Xmm(v.getIdx()), v);
@@ -370,29 +388,6 @@ void Emitter::round_to(quire_type type, const Vec& v) {
     } else if (type == QUIRE_BF16) {
         round_bits_to_bf16(v);
         bit_and(v, v, splat_bits(0xffff0000));
-    }
-}
-
-void Emitter::interleave(const Vec& a, const Vec& b) {
-    Temp low(*this, "interleave.low");
-    if (is_512()) {
-        std::vector<uint32_t> first, second;  // of the pair (a, b): index 16 + i is b[i]
-        for (uint32_t i = 0; i < 16; ++i) {
-            first.push_back((i % 2) * 16 + i / 2);
-            second.push_back((i % 2) * 16 + 8 + i / 2);
-        }
-        Temp order(*this, "interleave.order");
-        vmovups(order, constant(second));
-        vmovups(low, constant(first));
-        vpermi2ps(low, a, b);
-        vpermi2ps(order, a, b);
-        vmovaps(a, low);
-        vmovaps(b, order);
-    } else {
-        vunpcklps(low, a, b);
-        vunpckhps(b, a, b);
-        vperm2f128(Xbyak::Ymm(a.getIdx()), Xbyak::Ymm((*low).getIdx()), Xbyak::Ymm(b.getIdx()), 0x20);
-        vperm2f128(Xbyak::Ymm(b.getIdx()), Xbyak::Ymm((*low).getIdx()), Xbyak::Ymm(b.getIdx()), 0x31);
     }
 }
 

@@ -84,6 +84,8 @@ public:
     void store_bytes(const RegExp& at, const Vec& v, int n);
     // n signed bytes to int32 lanes.
     void load_i8(const Vec& v, const RegExp& at, int n);
+    // n bytes: every lane of the low eight gets the first four of them, of the upper eight the next four.
+    void load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n);
     // int32 lanes in -128..127: the first n stored as bytes. v is changed.
     void store_i8(const RegExp& at, const Vec& v, int n);
 
@@ -107,8 +109,6 @@ public:
     void select_below(const Vec& d, const Vec& magnitude, float bound, const Vec& a);
     // Rounds f32 lanes to what `type` holds.
     void round_to(quire_type type, const Vec& v);
-    // Even and odd elements of 2 * lanes() values -> the values in order, first half in a.
-    void interleave(const Vec& a, const Vec& b);
     // Eight lanes of v: half 0 is the low eight (all of a ymm).
     int halves() const { return lanes() / 8; }
     void store_half(const RegExp& at, const Vec& v, int half);

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "jit/row_layout.h"
+#include "src/format.h"
 #include "src/target.h"
 
 namespace quire::jit {
@@ -20,10 +20,14 @@ struct RowKey {
         if (rows != 0) text += "_r" + std::to_string(rows);
         return text + "_" + format_name(format) + "_" + target->name;
     }
-    int vecs() const { return row_vecs(format, dim, target->lanes()); }
+    int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
     int groups() const { return is_quantised(format) ? dim / format.quant_group : 0; }
-    int scales_stride() const { return scale_stride(groups(), target->lanes()); }
+    // Floats from one row's f32 scales to the next: room for whole vectors from any scale on.
+    int scales_stride() const {
+        const int lanes = target->lanes();
+        return (groups() + lanes - 1) / lanes * lanes + lanes;
+    }
     int row_bytes() const { return (dim * type_bits(format.type) + 7) / 8; }
 };
 

@@ -8,8 +8,8 @@ namespace quire::jit {
 namespace {
 
 // for key in 0..count:
-//   for each step of the row:
-//     v = dequantised lanes of rows[key], in element order        (row loader)
+//   for each vector of the row:
+//     v = dequantised lanes of rows[key]                          (row loader)
 //     keys:   tile[key][..] = v                                   emit_store
 //     values: tile[panel][key][0..8] = each eight of v
 class Pack : public Emitter {
@@ -27,12 +27,10 @@ public:
         Label each_key;
         L(each_key);
         mov(row_, ptr[rows_]);
-        for (int vec = 0; vec < loader_->vecs(); vec += loader_->step()) {
-            const std::vector<Vec> v = vecs("v", loader_->step());
-            loader_->load(v.data(), vec, row_, scales_);
-            if (loader_->step() == 2) interleave(v[0], v[1]);
-            for (int s = 0; s < loader_->step(); ++s) emit_store(v[size_t(s)], vec + s);
-            free(v);
+        for (int vec = 0; vec < loader_->vecs(); ++vec) {
+            Temp v(*this, "v");
+            loader_->load(v, vec, row_, scales_);
+            emit_store(v, vec);
         }
         add(rows_, 8);
         add(scales_, key_.scales_stride() * 4);

@@ -9,9 +9,9 @@ public:
     Int8RowLoader(Emitter& e, const quire_format& format, int dim) : RowLoader(e, format, dim) {}
 
 protected:
-    void load_numbers(const Vec* out, int first_element, int valid, const RegExp& row) override {
-        e_.load_i8(out[0], row + first_element, valid);
-        e_.vcvtdq2ps(out[0], out[0]);
+    void load_numbers(const Vec& out, int first_element, int valid, const RegExp& row) override {
+        e_.load_i8(out, row + first_element, valid);
+        e_.vcvtdq2ps(out, out);
     }
 };
 

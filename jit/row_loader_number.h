@@ -9,8 +9,8 @@ public:
     NumberRowLoader(Emitter& e, const quire_format& format, int dim) : RowLoader(e, format, dim) {}
 
 protected:
-    void load_numbers(const Vec* out, int first_element, int valid, const RegExp& row) override {
-        e_.load_number(format_.type, out[0], row + first_element * type_bits(format_.type) / 8, valid);
+    void load_numbers(const Vec& out, int first_element, int valid, const RegExp& row) override {
+        e_.load_number(format_.type, out, row + first_element * type_bits(format_.type) / 8, valid);
     }
 };
 

@@ -12,7 +12,7 @@ constexpr int kBlock = jit::kBlock;
 constexpr float kLog2e = 1.44269504f;
 
 struct RowsState {
-    float *query, *output;             // [R][V] in lane order
+    float *query, *output;             // [R][V]
     float *scores, *bias;              // [R][kBlock]
     float *key_scales, *value_scales;  // [kBlock][scale stride]
     float *max, *sum, *rescale;        // [R]
@@ -44,10 +44,8 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
         const char* from = query_at(p, item, row);
         float* to = s.query + (row - item.row_begin) * plan.key_stride;
-        for (int i = 0; i < plan.key_stride; ++i) {
-            const int element = plan.key_order[size_t(i)];
-            to[i] = element < 0 ? 0.f : load_number(spec.type, from, element) * factor;
-        }
+        for (int d = 0; d < spec.D; ++d) to[d] = load_number(spec.type, from, d) * factor;
+        std::fill(to + spec.D, to + plan.key_stride, 0.f);
     }
 }
 
@@ -79,13 +77,13 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
             std::fill(bias + block.count, bias + padded, 0.f);
         }
     }
-    if (kernels.key_scales) kernels.key_scales({block.key_scale, next.key_scale, s.key_scales, padded});
-    kernels.qk({s.query, block.key, next.key, s.key_scales, s.scores, padded});
+    if (kernels.key_scales) kernels.key_scales({block.key_scale, s.key_scales, padded});
+    kernels.qk({s.query, block.key, s.key_scales, s.scores, padded, {next.key, next.key_scale}});
     kernels.softmax(
         {s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});
-    if (kernels.value_scales)
-        kernels.value_scales({block.value_scale, next.value_scale, s.value_scales, block.count});
-    kernels.pv({s.scores, block.value, next.value, s.value_scales, s.rescale, s.output, block.count});
+    if (kernels.value_scales) kernels.value_scales({block.value_scale, s.value_scales, padded});
+    kernels.pv(
+        {s.scores, block.value, s.value_scales, s.rescale, s.output, padded, {next.value, next.value_scale}});
 }
 
 void write_result(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s,
@@ -94,7 +92,7 @@ void write_result(const AttentionPlan& plan, const AttentionProblem& p, const It
         const int64_t r = row - item.row_begin;
         const float* output = s.output + r * plan.value_stride;
         if (item.parts == 1) {
-            finish_row(p, item, row, s.max[r], s.sum[r], output, plan.value_order.data(), plan.value_stride);
+            finish_row(p, item, row, s.max[r], s.sum[r], output);
             continue;
         }
         const size_t state = size_t(item.state + r * item.parts);

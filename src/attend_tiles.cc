@@ -146,9 +146,9 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
 
 void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, const TileState& s) {
     const jit::PackKernels& pack = plan.pack;
-    if (pack.key_scales) pack.key_scales({rows.key_scale, rows.key_scale, s.scales, rows.padded()});
+    if (pack.key_scales) pack.key_scales({rows.key_scale, s.scales, rows.padded()});
     pack.keys({rows.key, s.scales, s.keys, rows.padded()});
-    if (pack.value_scales) pack.value_scales({rows.value_scale, rows.value_scale, s.scales, rows.count});
+    if (pack.value_scales) pack.value_scales({rows.value_scale, s.scales, rows.count});
     pack.values({rows.value, s.scales, s.values, rows.count});
 }
 
@@ -160,17 +160,15 @@ void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Ite
             columns_to_rows(panel.output + r, panel.lanes, plan.spec.Dv, s.rows, int64_t(row_stride(plan)));
         const float* output = s.rows + size_t(r % 4) * row_stride(plan);
         if (item.parts == 1) {
-            finish_row(p, item, row, panel.max[r], panel.sum[r], output, nullptr, plan.spec.Dv);
+            finish_row(p, item, row, panel.max[r], panel.sum[r], output);
             continue;
         }
         const size_t state = size_t(item.state + (row - item.row_begin) * item.parts);
         states.max[state] = panel.max[r];
         states.sum[state] = panel.sum[r];
         float* to = &states.output[state * size_t(plan.value_stride)];
-        for (int i = 0; i < plan.value_stride; ++i) {
-            const int element = plan.value_order[size_t(i)];
-            to[i] = element < 0 ? 0.f : output[element];
-        }
+        std::copy(output, output + plan.spec.Dv, to);
+        std::fill(to + plan.spec.Dv, to + plan.value_stride, 0.f);
     }
 }
 

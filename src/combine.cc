@@ -15,7 +15,7 @@ constexpr double kLn2 = 0.693147180559945309;
 }  // namespace
 
 void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float max, float sum,
-                const float* output, const int16_t* order, int lanes) {
+                const float* output) {
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
     const int64_t token = p.row_of(item.b, row / group);
     float top = max, total = sum, factor = 1;
@@ -28,21 +28,20 @@ void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float 
     const float scale = total == 0 ? 0 : factor / total;
     char* out = p.output.at(item.b, token, head);
     bool special = std::isnan(scale);  // Inf or NaN somewhere
-    if (!order && p.spec->type == QUIRE_F32) {
+    const int Dv = p.spec->Dv;
+    if (p.spec->type == QUIRE_F32) {
         UnalignedFloat* to = reinterpret_cast<UnalignedFloat*>(out);
         uint32_t any = 0;  // Inf or NaN: all exponent bits set. Integers, so that the loop has no chain.
-        for (int i = 0; i < lanes; ++i) {
-            to[i] = output[i] * scale;
-            any |= uint32_t((float_bits(to[i]) & 0x7f800000) == 0x7f800000);
+        for (int d = 0; d < Dv; ++d) {
+            to[d] = output[d] * scale;
+            any |= uint32_t((float_bits(to[d]) & 0x7f800000) == 0x7f800000);
         }
         special = special || any;
     } else {
-        for (int i = 0; i < lanes; ++i) {
-            const int element = order ? order[i] : i;
-            if (element < 0) continue;
-            const float value = output[i] * scale;
+        for (int d = 0; d < Dv; ++d) {
+            const float value = output[d] * scale;
             special = special || !std::isfinite(value);
-            store_number(p.spec->type, out, element, value);
+            store_number(p.spec->type, out, d, value);
         }
     }
     if (p.lse.base)
@@ -73,7 +72,7 @@ void merge_item(const AttentionPlan& plan, const AttentionProblem& problem, cons
             weights[0] = 1;
             count = 1;
         }
-        finish_row(problem, item, row, top, total, merged, plan.value_order.data(), plan.value_stride);
+        finish_row(problem, item, row, top, total, merged);
     }
 }
 

@@ -7,7 +7,7 @@ namespace quire {
 
 // States of a call, by the index of schedule.
 struct States {
-    std::vector<float> max, sum, output;  // output: value_stride floats a state, in the value's lane order
+    std::vector<float> max, sum, output;  // output: value_stride floats a state
     void resize(int64_t count, int stride) {
         max.resize(size_t(count));
         sum.resize(size_t(count));
@@ -15,12 +15,11 @@ struct States {
     }
 };
 
-// Writes output and lse of query row `row` of the item's sequence and kv head. `order` gives the element of
-// each of `lanes` values of `output`, -1: none; null: in order. A result with NaN or Inf is computed again by
-// `portable`, which leaves out hidden keys altogether (0 * NaN of a hidden value must not reach the row) and
-// in whose double precision sums of finite values do not overflow.
+// Writes output and lse of query row `row` of the item's sequence and kv head. `output`: [Dv]. A
+// result with NaN or Inf is computed again by `portable`, which leaves out hidden keys altogether (0 * NaN of
+// a hidden value must not reach the row) and in whose double precision sums of finite values do not overflow.
 void finish_row(const AttentionProblem& problem, const Item& item, int64_t row, float max, float sum,
-                const float* output, const int16_t* order, int lanes);
+                const float* output);
 
 // Merges the parts of all rows of `item` (of Schedule::merge) and writes output and lse. `merged` is scratch,
 // value_stride floats.

@@ -7,15 +7,6 @@
 namespace quire {
 namespace {
 
-std::vector<int16_t> lane_order(const jit::RowKey& key) {
-    std::vector<int16_t> order;
-    for (int i = 0; i < key.padded(); ++i) {
-        const int element = jit::lane_element(key.format, key.target->lanes(), i);
-        order.push_back(int16_t(element < key.dim ? element : -1));
-    }
-    return order;
-}
-
 // Query panel, output panel and packed tiles of a thread stay within a second-level cache: large heads take
 // fewer rows and keys.
 void choose_tiles(AttentionPlan* plan) {
@@ -55,8 +46,6 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (!target.jit()) return {};
     const jit::RowKey keys{&target, spec.key_format, spec.D, 0},
         values{&target, spec.value_format, spec.Dv, 0};
-    plan->key_order = lane_order(keys);
-    plan->value_order = lane_order(values);
     plan->key_stride = keys.padded();
     plan->value_stride = values.padded();
     plan->key_scale_stride = keys.groups() ? keys.scales_stride() : 0;

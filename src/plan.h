@@ -19,8 +19,6 @@ struct AttentionPlan {
     AttentionSpec spec{};
     const Target* target = nullptr;                    // portable: no kernels below
     std::vector<float> slopes;                         // [H], ALiBi only
-    std::vector<int16_t> key_order;                    // [V] element of the query in each lane, -1: padding
-    std::vector<int16_t> value_order;                  // [V] element of the output in each lane, -1: padding
     int key_stride = 0, value_stride = 0;              // V of keys and of values
     int key_scale_stride = 0, value_scale_stride = 0;  // floats, 0: not quantised
     int tile_rows = 0;                                 // query rows of a work item, a multiple of panel_rows

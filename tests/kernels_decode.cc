@@ -42,9 +42,8 @@ public:
         const size_t R = size_t(setup_.rows), V = size_t(key_.padded());
         query_ = array(R * V, 0.f, flush);
         for (size_t r = 0; r < R; ++r)
-            for (size_t lane = 0; lane < V; ++lane)
-                if (element_of(key_, lane) >= 0)
-                    query_.as<float>()[r * V + lane] = random_.normal() / std::sqrt(float(key_.dim));
+            for (size_t d = 0; d < size_t(key_.dim); ++d)
+                query_.as<float>()[r * V + d] = random_.normal() / std::sqrt(float(key_.dim));
         bias_ = array(2 * R * kBlock, 0.f, flush);
         for (size_t i = 0; i < 2 * R * kBlock; ++i)
             bias_.as<float>()[i] = random_.below(9) == 0 ? -INFINITY : random_.normal();
@@ -82,22 +81,16 @@ public:
             }
             ASSERT_NEAR(double(max[r]) + std::log2(double(sum[r])), top + std::log2(total), tolerance)
                 << setup_.name();
-            for (int lane = 0; lane < value_.padded(); ++lane) {
-                const int element = element_of(value_, size_t(lane));
-                const double got = double(output[r * value_.padded() + lane]) / double(sum[r]);
-                ASSERT_NEAR(got, element < 0 ? 0 : wanted[size_t(element)] / total, tolerance)
-                    << setup_.name() << " row " << r << " lane " << lane;
+            for (int d = 0; d < value_.padded(); ++d) {
+                const double got = double(output[r * value_.padded() + d]) / double(sum[r]);
+                ASSERT_NEAR(got, d < value_.dim ? wanted[size_t(d)] / total : 0, tolerance)
+                    << setup_.name() << " row " << r << " element " << d;
             }
         }
     }
 
 private:
     static constexpr int kSecond = 37;
-
-    static int element_of(const jit::RowKey& key, size_t lane) {
-        const int element = jit::lane_element(key.format, key.target->lanes(), int(lane));
-        return element < key.dim ? element : -1;
-    }
 
     // Keys that row r sees, and its ALiBi constants.
     jit::RowBounds bounds(int r, int first, int count) const {
@@ -114,12 +107,8 @@ private:
         const jit::RowBounds b = bounds(r, first, count);
         if (t - first < b.begin || t - first >= b.end) return -INFINITY;
         double s = 0;
-        for (int lane = 0; lane < key_.padded(); ++lane) {
-            const int element = element_of(key_, size_t(lane));
-            if (element >= 0)
-                s += double(query_.as<float>()[r * key_.padded() + lane]) *
-                     double(keys_.values(t)[size_t(element)]);
-        }
+        for (int d = 0; d < key_.dim; ++d)
+            s += double(query_.as<float>()[r * key_.padded() + d]) * double(keys_.values(t)[size_t(d)]);
         if (setup_.scores.soft_cap) s = kCap * std::tanh(s);
         if (setup_.scores.alibi) s += double(b.slope) * double(b.distance + float(t - first));
         if (setup_.scores.bias) s += double(bias_of(first)[r * kBlock + t - first]);
@@ -133,13 +122,13 @@ private:
                       GuardedBuffer& max, GuardedBuffer& sum) {
         const size_t R = size_t(setup_.rows);
         const int padded = padded_keys(count);
-        const GuardedBuffer next = KernelRows::nowhere(padded);
+        const GuardedBuffer next = KernelRows::nowhere(kBlock);
         const GuardedBuffer key_rows = keys_.rows(first, count, padded),
-                            value_rows = values_.rows(first, count, count);
+                            value_rows = values_.rows(first, count, padded);
         const GuardedBuffer key_scale_rows = keys_.scales(first, count, padded),
-                            value_scale_rows = values_.scales(first, count, count);
+                            value_scale_rows = values_.scales(first, count, padded);
         GuardedBuffer key_scales = array(size_t(padded * key_.scales_stride()), around.scratch, flush_),
-                      value_scales = array(size_t(count * value_.scales_stride()), around.scratch, flush_),
+                      value_scales = array(size_t(padded * value_.scales_stride()), around.scratch, flush_),
                       scores = array(R * kBlock, around.scratch, flush_),
                       rescale = array(R, around.scratch, flush_);
         std::vector<jit::RowBounds> list;
@@ -151,11 +140,14 @@ private:
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
         if (kernels_.key_scales)
             poisoned_call<jit::ScalesArgs>(
-                kernels_.key_scales, {address(key_scale_rows), address(next), key_scales.as<float>(), padded},
-                around.entry);
+                kernels_.key_scales, {address(key_scale_rows), key_scales.as<float>(), padded}, around.entry);
         poisoned_call<jit::QkArgs>(kernels_.qk,
-                                   {query_.as<float>(), address(key_rows), address(next),
-                                    key_scales.as<float>(), scores.as<float>(), padded},
+                                   {query_.as<float>(),
+                                    address(key_rows),
+                                    key_scales.as<float>(),
+                                    scores.as<float>(),
+                                    padded,
+                                    {address(next), address(next)}},
                                    around.entry);
         poisoned_call<jit::SoftmaxArgs>(
             kernels_.softmax,
@@ -163,12 +155,17 @@ private:
              sum.as<float>(), rescale.as<float>(), setup_.rows, padded, kCap},
             around.entry);
         if (kernels_.value_scales)
-            poisoned_call<jit::ScalesArgs>(
-                kernels_.value_scales,
-                {address(value_scale_rows), address(next), value_scales.as<float>(), count}, around.entry);
+            poisoned_call<jit::ScalesArgs>(kernels_.value_scales,
+                                           {address(value_scale_rows), value_scales.as<float>(), padded},
+                                           around.entry);
         poisoned_call<jit::PvArgs>(kernels_.pv,
-                                   {scores.as<float>(), address(value_rows), address(next),
-                                    value_scales.as<float>(), rescale.as<float>(), output.as<float>(), count},
+                                   {scores.as<float>(),
+                                    address(value_rows),
+                                    value_scales.as<float>(),
+                                    rescale.as<float>(),
+                                    output.as<float>(),
+                                    padded,
+                                    {address(next), address(next)}},
                                    around.entry);
     }
 

@@ -24,15 +24,13 @@ TEST(KernelsRows, QuickReadBack) {
                 Random random(81, uint64_t(shape.dim));
                 const KernelRows rows(key, kCount, &random, Flush::end);
                 const GuardedBuffer addresses = rows.rows(0, kCount, kCount),
-                                    scale_addresses = rows.scales(0, kCount, kCount),
-                                    next = KernelRows::nowhere(kCount);
+                                    scale_addresses = rows.scales(0, kCount, kCount);
                 GuardedBuffer scales = array(size_t(kCount * key.scales_stride()), NAN, Flush::end),
                               tile = array(size_t(kCount * key.padded()), NAN, Flush::end);
                 if (kernels.rows) {
-                    poisoned_call<jit::ScalesArgs>(kernels.scales,
-                                                   {scale_addresses.as<const char*>(), next.as<const char*>(),
-                                                    scales.as<float>(), kCount},
-                                                   Entry::nan);
+                    poisoned_call<jit::ScalesArgs>(
+                        kernels.scales, {scale_addresses.as<const char*>(), scales.as<float>(), kCount},
+                        Entry::nan);
                     poisoned_call<jit::PackArgs>(
                         kernels.rows,
                         {addresses.as<const char*>(), scales.as<float>(), tile.as<float>(), kCount},

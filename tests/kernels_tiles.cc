@@ -124,7 +124,6 @@ private:
     Packed pack(int first, int count, const Surroundings& around) const {
         const int padded = padded_keys(count);
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
-        const GuardedBuffer next = KernelRows::nowhere(padded);
         Packed tile{array(size_t(padded * key_.padded()), around.scratch, flush_),
                     array(size_t(value_panels() * jit::kPanelStride), around.scratch, flush_)};
         const GuardedBuffer key_rows = keys_.rows(first, count, padded),
@@ -135,15 +134,13 @@ private:
                       of_values = array(size_t(count * value_.scales_stride()), around.scratch, flush_);
         if (pack_.key_scales)
             poisoned_call<jit::ScalesArgs>(pack_.key_scales,
-                                           {address(key_scales), address(next), of_keys.as<float>(), padded},
-                                           around.entry);
+                                           {address(key_scales), of_keys.as<float>(), padded}, around.entry);
         poisoned_call<jit::PackArgs>(pack_.keys,
                                      {address(key_rows), of_keys.as<float>(), tile.keys.as<float>(), padded},
                                      around.entry);
         if (pack_.value_scales)
             poisoned_call<jit::ScalesArgs>(
-                pack_.value_scales, {address(value_scales), address(next), of_values.as<float>(), count},
-                around.entry);
+                pack_.value_scales, {address(value_scales), of_values.as<float>(), count}, around.entry);
         poisoned_call<jit::PackArgs>(
             pack_.values, {address(value_rows), of_values.as<float>(), tile.values.as<float>(), count},
             around.entry);

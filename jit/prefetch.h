@@ -1,0 +1,47 @@
+// Prefetches of the rows that the next block of keys will read, a few at a time (args.h: NextRows).
+#pragma once
+#include "jit/emitter.h"
+#include "jit/kernel_key.h"
+
+namespace quire::jit {
+
+class Prefetch {
+public:
+    Prefetch(Emitter& e, const RowKey& key) : e_(e), row_bytes_(key.row_bytes()) {
+        if (key.groups() > 0) scale_bytes_ = key.groups() * type_bits(key.format.scale_type) / 8;
+    }
+
+    // Points at the first row. `args`: of the NextRows.
+    void set(const RegExp& args, int first) {
+        e_.mov(rows_, e_.ptr[args + offsetof(NextRows, rows)]);
+        if (scale_bytes_) e_.mov(scales_, e_.ptr[args + offsetof(NextRows, scales)]);
+        move(first);
+    }
+    void move(int rows) {
+        if (rows == 0) return;
+        e_.add(rows_, 8 * rows);
+        if (scale_bytes_) e_.add(scales_, 8 * rows);
+    }
+
+    // Lines of a row and its scales; the first of them may be shared with the row before.
+    int lines() const { return lines_of(row_bytes_) + lines_of(scale_bytes_); }
+    // Into the second-level cache (KERNELS: never the first). Clobbers rax.
+    void line(int row, int line) {
+        const int of_row = lines_of(row_bytes_);
+        e_.mov(e_.rax, e_.ptr[(line < of_row ? rows_ : scales_) + 8 * row]);
+        e_.prefetcht1(e_.ptr[e_.rax + (line < of_row ? line : line - of_row) * kLine]);
+    }
+
+    const Gpr& rows() const { return rows_; }
+
+private:
+    static constexpr int kLine = 64;
+    static int lines_of(int bytes) { return (bytes + kLine - 1) / kLine; }
+
+    Emitter& e_;
+    const int row_bytes_;
+    int scale_bytes_ = 0;
+    const Gpr rows_ = e_.gpr("next rows"), scales_ = e_.gpr("next scales");
+};
+
+}  // namespace quire::jit
