@@ -10,8 +10,9 @@
 
 namespace quire::jit {
 
-// Keys that decode takes at a time: scores and scales of a block stay in L1 (KERNELS: 64 to 128 are best).
-constexpr int kBlock = 64;
+// Keys that decode takes at a time: what is done once a block weighs little, and a block of int8 rows and its
+// scores stay in L1.
+constexpr int kBlock = 128;
 // Most query rows that the decode kernels take; more rows go to the query-rows-in-lanes kernels.
 constexpr int kMaxDecodeRows = 8;
 // Keys of a block are padded (by repeating the last row) to a multiple of this, so that no kernel has a tail

@@ -42,6 +42,7 @@ protected:
 //   for key in 0..count step L:                                              emit_scores
 //     s = soft cap, ALiBi, bias of scores[row][key ..]; -Inf outside bounds[row]
 //     scores[row][key ..] = s; top = max(top, s)
+//     (a plain row that sees the whole block: only top)                      emit_plain_scores
 //   rescale[row] = exp2(max[row] - top); max[row] = top                      emit_maximum
 //   for key in 0..count step L:                                              emit_exponentials
 //     p = exp2(s - top); scores[row][key ..] = p; total += p
@@ -62,7 +63,18 @@ public:
         L(each_row);
         {
             vbroadcastss(top_, ptr[max_]);
+            Label masked, scored;
+            if (!key_.bias && !key_.alibi && !key_.soft_cap) {
+                cmp(dword[bounds_ + offsetof(RowBounds, begin)], 0);
+                jne(masked);
+                cmp(dword[bounds_ + offsetof(RowBounds, end)], Xbyak::Reg32(count_.getIdx()));
+                jne(masked);
+                emit_plain_scores();
+                jmp(scored, T_NEAR);
+            }
+            L(masked);
             emit_scores();
+            L(scored);
             fold(Fold::max, top_);
             emit_maximum();
             emit_exponentials();
@@ -87,6 +99,14 @@ private:
         add(key_index_, lanes());
         cmp(key_index_, count_);
         jl(each, T_NEAR);
+    }
+
+    void emit_plain_scores() {
+        for_each_vector([&] {
+            Temp score(*this, "score");
+            vmovups(score, ptr[scores_ + key_index_ * 4]);
+            vmaxps(top_, score, top_);  // a NaN score leaves top_ as it is
+        });
     }
 
     void emit_scores() {

@@ -16,7 +16,8 @@ struct RowsState {
     float *scores, *bias;              // [R][kBlock]
     float *key_scales, *value_scales;  // [kBlock][scale stride]
     float *max, *sum, *rescale;        // [R]
-    jit::RowBounds* bounds;            // [R]
+    KeyRange* seen;                    // [R] keys that a row sees
+    jit::RowBounds* bounds;            // [R] the same within a block
     RowAddresses* addresses;           // [2]: this block and the next
 };
 
@@ -33,6 +34,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.max = scratch.floats(R);
     s.sum = scratch.floats(R);
     s.rescale = scratch.floats(R);
+    s.seen = scratch.array<KeyRange>(R);
     s.bounds = scratch.array<jit::RowBounds>(R);
     s.addresses = scratch.array<RowAddresses>(2);
     return s;
@@ -53,14 +55,13 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
                 const RowAddresses& block, const RowsState& s) {
     const int group = plan.spec.group();
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
-        const int64_t i = row / group;
-        const KeyRange seen = p.visible(item.b, i);
+        const KeyRange& seen = s.seen[row - item.row_begin];
         jit::RowBounds& bounds = s.bounds[row - item.row_begin];
         bounds.begin = int32_t(std::clamp<int64_t>(seen.begin - block.begin, 0, block.count));
         bounds.end = int32_t(std::clamp<int64_t>(seen.end - block.begin, 0, block.count));
         if (!plan.spec.alibi) continue;
         bounds.slope = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
-        bounds.distance = float(block.begin - p.position(item.b, i));
+        bounds.distance = float(block.begin - p.position(item.b, row / group));
     }
 }
 
@@ -109,6 +110,8 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     const RowsState s = allocate(plan, scratch);
     const int64_t rows = item.row_end - item.row_begin;
     load_query(plan, problem, item, s);
+    for (int64_t row = 0; row < rows; ++row)
+        s.seen[row] = problem.visible(item.b, (item.row_begin + row) / plan.spec.group());
     std::fill(s.max, s.max + rows, -INFINITY);
     std::fill(s.sum, s.sum + rows, 0.f);
     std::fill(s.output, s.output + rows * plan.value_stride, 0.f);
