@@ -16,7 +16,7 @@ constexpr float kLog2e = 1.44269504f;
 struct Panel {
     int64_t row_begin, rows;  // first query row of the sequence, rows in use
     int vecs, lanes;          // width: vectors, and lanes of them all
-    int64_t key_begin, key_end;
+    KeyRange any, all;  // keys that some row sees, and that every row sees; both ends rise from row to row
     float *query, *output;  // [D][lanes], [Dv rounded up][lanes]
     float *max, *sum;       // [lanes]
 };
@@ -58,12 +58,18 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     return s;
 }
 
+void prefetch_row(const char* row, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+}
+
 // The query transposed: [D][lanes], lanes without a row are 0.
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 const TileState& s) {
     const AttentionSpec& spec = plan.spec;
     const float factor = query_factor(spec);
     for (int64_t first = 0; first < panel.lanes; first += 4) {
+        for (int64_t r = first + 4; r < std::min(first + 8, panel.rows); ++r)
+            prefetch_row(query_at(p, item, panel.row_begin + r), bytes_of(spec.type, spec.D));
         const UnalignedFloat* rows[4];
         for (int64_t r = 0; r < 4; ++r) {
             float* row = s.rows + size_t(r) * row_stride(plan);
@@ -100,39 +106,38 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         std::fill(panel.max, panel.max + panel.lanes, -INFINITY);
         std::fill(panel.sum, panel.sum + panel.lanes, 0.f);
         std::fill(panel.output, panel.output + plan.value_stride * panel.lanes, 0.f);
-        panel.key_begin = p.visible(item.b, row / group).begin;
-        panel.key_end = p.visible(item.b, (row + panel.rows - 1) / group).end;
+        const KeyRange first = p.visible(item.b, row / group),
+                       last = p.visible(item.b, (row + panel.rows - 1) / group);
+        panel.any = {first.begin, last.end};
+        panel.all = {last.begin, first.end};
         load_query(plan, p, item, panel, *s);
         row += panel.rows;
     }
 }
 
-// Bounds and ALiBi constants of the panel's lanes for the tile at `begin`. True where a lane sees less than
-// all `count` keys.
-bool set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+// Bounds and ALiBi constants of the panel's lanes for the tile at `begin`.
+void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 int64_t begin, int64_t count, const TileState& s) {
     const int group = plan.spec.group();
-    bool masked = false;
     for (int64_t r = 0; r < panel.lanes; ++r) {
         const int64_t row = panel.row_begin + std::min(r, panel.rows - 1), i = row / group;
         const KeyRange seen = p.visible(item.b, i);
         s.begin[r] = int32_t(std::clamp<int64_t>(seen.begin - begin, 0, count));
         s.end[r] = int32_t(std::clamp<int64_t>(seen.end - begin, 0, count));
-        masked = masked || s.begin[r] > 0 || s.end[r] < count;
         if (!plan.spec.alibi) continue;
         s.slope[r] = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
         s.distance[r] = float(begin - p.position(item.b, i));
     }
-    return masked;
 }
 
 void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                   int64_t begin, int64_t tile_count, const TileState& s) {
-    const int64_t count = std::min(tile_count, panel.key_end - begin);
-    if (count <= 0 || panel.key_begin >= begin + tile_count) return;
+    const int64_t count = std::min(tile_count, panel.any.end - begin);
+    if (count <= 0 || panel.any.begin >= begin + tile_count) return;
     const int64_t padded = (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding;
     const jit::TileKernels& kernels = p.num_terms ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
-    const bool masked = set_bounds(plan, p, item, panel, begin, count, s);
+    const bool masked = begin < panel.all.begin || begin + count > panel.all.end;
+    if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
     if (p.num_terms)
         for (int64_t r = 0; r < panel.lanes; ++r)
             load_bias(p, item, panel.row_begin + std::min(r, panel.rows - 1), begin, count, s.bias + r,
