@@ -4,11 +4,10 @@
 #include <cstddef>
 
 #include "jit/emitter.h"
+#include "jit/quantise.h"
 
 namespace quire::jit {
 namespace {
-
-constexpr float kSmallestScale = 1e-5f;
 
 // not quantised: row[i] = input[i] in the row's type                              emit_copy
 //
@@ -17,6 +16,9 @@ constexpr float kSmallestScale = 1e-5f;
 //   scale = max(largest / max_code, 1e-5); scales[g] = scale                       emit_scale
 //   code[i] = clamp(round(input[i] / scale)), 0 where that is NaN                  emit_codes
 // int4: codes go to scratch first, then two to a byte                              emit_nibbles
+//
+// f32 in whole vectors: eight groups share the steps across lanes and the divisions  jit/quantise.h
+// (a row with NaN or Inf takes the general way)
 class Append : public Emitter {
 public:
     explicit Append(const AppendKey& key) : Emitter(*key.target), key_(key), group_(key.format.quant_group) {
@@ -28,8 +30,15 @@ public:
             mov(scale_out_, ptr[args() + offsetof(AppendArgs, scales)]);
             const bool nibbles = key_.format.type == QUIRE_INT4;
             if (nibbles) mov(codes_, ptr[args() + offsetof(AppendArgs, codes)]);
+            Label special, done;
+            if (can_quantise(key_)) {
+                emit_quantise(*this, key_, {input_, row_, scale_out_}, special);
+                jmp(done, T_NEAR);
+            }
+            L(special);
             emit_groups(nibbles ? codes_ : row_);
             if (nibbles) emit_nibbles();
+            L(done);
         } else {
             emit_copy();
         }

@@ -16,8 +16,8 @@ public:
     int vecs() const { return (dim_ + e_.lanes() - 1) / e_.lanes(); }
     int row_bytes() const { return (dim_ * type_bits(format_.type) + 7) / 8; }
 
-    // Vector `vec` of the row, dequantised; needs one register more while it works. `scales` is the address of
-    // the row's f32 scales (unused where the format has none).
+    // Vector `vec` of the row, dequantised; needs one register more while it works. `scales` is the address
+    // of the row's f32 scales (unused where the format has none).
     void load(const Vec& out, int vec, const RegExp& row, const RegExp& scales);
 
 protected:
