@@ -5,6 +5,19 @@
 #include "python/src/error.h"
 #include "python/src/operators.h"
 #include "python/src/output.h"
+#include "python/src/tensor.h"
+
+namespace {
+
+// For tests: where the library would read or write this array.
+uintptr_t data_pointer(nanobind::handle array, bool writable) {
+    using namespace quire_python;
+    const TypeSet types = kRows | bit(QUIRE_INT64) | bit(QUIRE_INT32) | bit(QUIRE_BOOL);
+    const Tensor tensor(array, writable ? in_place("array", types) : input("array", types));
+    return reinterpret_cast<uintptr_t>(tensor.data());
+}
+
+}  // namespace
 
 NB_MODULE(_quire, module) {
     using namespace quire_python;
@@ -18,6 +31,7 @@ NB_MODULE(_quire, module) {
     // A Context that a module or a cache holds at exit is no defect, and the library prints nothing.
     nanobind::set_leak_warnings(false);
     import_numpy();
+    module.def("_data_pointer", data_pointer);
     bind_context(module);
     bind_attention(module);
     bind_append(module);
