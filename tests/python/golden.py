@@ -54,7 +54,7 @@ class Case:
 
 
 def folder():
-    """Of the full set, or where it is not there of the bundled one. A set that was asked for must be there."""
+    """The full set, or where it is not there the bundled one; a set that was asked for must be there."""
     return FULL if full_set_is_there() or "QUIRE_GOLDEN_DIR" in os.environ else BUNDLED
 
 
