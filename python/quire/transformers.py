@@ -26,13 +26,13 @@ class PagedCache(Cache):
     """Keys and values of all layers in pages, as int8, int4 or the model's own type.
 
     Give it to a model as `past_key_values`; the model's attn_implementation must be "quire". Sequences may be
-    padded on the left, continued, cropped, reordered (beam search), repeated and selected; they share pages until
-    one of them writes. Layers with a sliding window keep all their tokens, the mask hides the old ones.
+    padded on the left, continued, cropped, reordered (beam search), repeated and selected; they share pages
+    until one of them writes. Layers with a sliding window keep all their tokens, the mask hides the old ones.
 
     Args:
         quant_bit: 8 or 4: int8 or packed int4, with scales of float16. 0: the model's own type.
-        quant_group: values of a head that share a scale; None: the largest of 32, 16, 8, ... 1 that divides the
-            head size.
+        quant_group: values of a head that share a scale; None: the largest of 32, 16, 8, ... 1 that divides
+            the head size.
         page_size: tokens in a page.
         num_pages: pages of each layer to begin with. Where they do not suffice there are twice as many, and
             the bytes of the old ones are copied.
@@ -247,8 +247,8 @@ def attention_forward(
 
     Args:
         query: [B, H, S, D]. key, value: [B, Hk, T, D], or what a PagedCache gave.
-        attention_mask: [B or 1, H or 1, S or 1, >= T], boolean (False hides) or added to the scores. Where there is
-            none, and is_causal (None: the module's), query i of several sees keys 0 .. i, as transformers has it.
+        attention_mask: [B or 1, H or 1, S or 1, >= T], boolean (False hides) or added to the scores. Where there
+            is none, and is_causal (None: the module's), query i of several sees keys 0 .. i.
         scaling, softcap, s_aux (sinks), position_bias: as transformers' models pass them.
 
     Returns:
