@@ -247,8 +247,8 @@ def attention_forward(
 
     Args:
         query: [B, H, S, D]. key, value: [B, Hk, T, D], or what a PagedCache gave.
-        attention_mask: [B or 1, H or 1, S or 1, >= T], boolean (False hides) or added to the scores. Where there
-            is none, and is_causal (None: the module's), query i of several sees keys 0 .. i.
+        attention_mask: [B or 1, H or 1, S or 1, >= T], boolean (False hides) or added to the scores. Without
+            one, and with is_causal (None: the module's), query i of several sees keys 0 .. i.
         scaling, softcap, s_aux (sinks), position_bias: as transformers' models pass them.
 
     Returns:

@@ -151,8 +151,14 @@ def test_static_attention(target, problem, mask):
 @given(problem=plain_problems())
 def test_attention_has_the_same_bits_in_every_threading(target, problem):
     inline = problem.attend(contexts.context(target))
+    one = [np.stack([x[:n]] * 3) for x, n in ((problem.query, 9), (problem.key, 70), (problem.value, 70))]
+    attributes = {**problem.attributes, "return_lse": True}
+    static = quire.pmx.multi_head_attention(*one, **attributes, context=contexts.context(target))
     for threading in contexts.THREADINGS:
-        assert_same_bits(threading, inline, problem.attend(contexts.context(target, threading)))
+        context = contexts.context(target, threading)
+        assert_same_bits(threading, inline, problem.attend(context))
+        again = quire.pmx.multi_head_attention(*one, **attributes, context=context)
+        assert_same_bits(f"static, {threading}", static, again)
 
 
 def with_gaps(array):
