@@ -92,10 +92,10 @@ void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key
 }  // namespace
 
 void bind_append(nb::module_& module) {
-    module.def("append", append, arg("new_key"), arg("new_value"), arg("key"), arg("value"),
-               arg("key_scale") = nb::none(), arg("value_scale") = nb::none(), arg("seqstarts") = nb::none(),
-               arg("start_pos") = nb::none(), arg("cachestarts") = nb::none(), nb::kw_only(),
-               arg("page_size") = 0, arg("context") = nb::none(), kDoc);
+    define(module, "append", append, kDoc, arg("new_key"), arg("new_value"), arg("key"), arg("value"),
+           arg("key_scale") = nb::none(), arg("value_scale") = nb::none(), arg("seqstarts") = nb::none(),
+           arg("start_pos") = nb::none(), arg("cachestarts") = nb::none(), nb::kw_only(),
+           arg("page_size") = 0, arg("context") = nb::none());
 }
 
 }  // namespace quire_python
