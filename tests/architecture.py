@@ -160,7 +160,7 @@ def all_tests():
 
 
 def check_named_tests(path, text):
-    """The tests that the page names exist; a cell of its tables of features names one, or says it has none."""
+    """Tests that the page names exist; a cell of its tables of features names one, or says it has none."""
     if path != OPERATORS_PAGE:
         return
     of_features, row = False, 0

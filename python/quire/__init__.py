@@ -10,8 +10,8 @@
     target_name, num_threads, explain   what calls run on, and how
 
 Arrays are NumPy's, or any with `__dlpack__` in CPU memory, as torch's. They are not copied; in-place ones are
-changed. Errors are `quire.Error`, a ValueError whose message names the argument, its value and the rule; nothing
-was written then. Calls release the GIL, and may come from many threads at once.
+changed. Errors are `quire.Error`, a ValueError whose message names the argument, its value and the rule, and
+nothing was written then. Calls release the GIL, and may come from many threads at once.
 
     >>> import numpy as np, quire
     >>> shapes = (1, 8, 64), (100, 2, 64), (100, 2, 64)  # tokens, heads, head size

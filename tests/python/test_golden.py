@@ -1,5 +1,7 @@
 """Golden cases through the Python binding, on every target and in every way to use threads."""
 
+import re
+
 import contexts
 import golden
 import golden_directml
@@ -95,6 +97,8 @@ RUNNERS = {
     "pmx_static_mhca": run_pmx_with_cache,
 }
 
+FAMILIES = {case.family for case in golden.cases()}
+
 # Names of outputs and, where it is not that of the inputs, their type.
 OUTPUT_TYPES = {"attn_output": None, "key": None, "value": None, "lse": np.float32}
 
@@ -134,3 +138,15 @@ def test_golden(case, target, threading):
     golden.check(case, results)
     for name, array in unchanged.items():
         assert array.tobytes() == inputs[name].tobytes(), f"{case.id}: the input {name} was changed"
+
+
+@pytest.mark.parametrize("target", contexts.TARGETS)
+@pytest.mark.parametrize("family", sorted(FAMILIES & RUNNERS.keys() - {"features_merge_states"}))
+def test_every_stage_runs_on_the_target(family, target):
+    """Generated code where the target has it, and not the fallback."""
+    for case in golden.cases_of(family):
+        context = quire.Context(target, num_threads=1)
+        RUNNERS[case.family](case, case.load()["in"], context)
+        texts = context.explain()
+        stages = re.findall(r"^(?:attention|append|read): (\w+)$", "\n".join(texts), flags=re.MULTILINE)
+        assert texts and set(stages) == {target}, f"{case.id}: {texts}"
