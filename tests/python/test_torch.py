@@ -95,6 +95,46 @@ def test_the_cache_is_written_where_it_is(quant_bit):
     np.testing.assert_array_equal(output, wanted_output)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_operators_on_torch_tensors(dtype):
+    """DirectML's and ONNX's, with masks and lengths: the bits of NumPy arrays."""
+    rng = np.random.default_rng(2)
+    import ml_dtypes
+
+    numpy_type = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    torch_type = getattr(torch, dtype)
+    query, key, value = rng.normal(size=(3, 2, 4, 5, 8)).astype(np.float32)
+    mask = rng.random((2, 1, 5, 5)) < 0.7
+    lengths = np.array([3, 5])
+
+    def of_torch(array):
+        return torch.from_numpy(array).to(torch_type)
+
+    options = {"is_causal": 1, "qk_matmul_output_mode": 1}
+    wanted = quire.onnx.attention(
+        *(x.astype(numpy_type) for x in (query, key, value)), mask, nonpad_kv_seqlen=lengths, **options
+    )
+    strided = of_torch(query).transpose(1, 2).contiguous().transpose(1, 2)
+    results = quire.onnx.attention(
+        *(strided, of_torch(key), of_torch(value), torch.from_numpy(mask)),
+        nonpad_kv_seqlen=torch.from_numpy(lengths),
+        **options,
+    )
+    for result, other in zip(results, wanted):
+        assert (result is None and other is None) or result.tobytes() == other.tobytes()
+    assert results[0].dtype == np.dtype(numpy_type)
+    if dtype == "bfloat16":  # DirectML has none
+        return
+    flat = [x.swapaxes(1, 2).reshape(2, 5, 32) for x in (query, key, value)]
+    options = {"query_head_count": 4, "mask_type": "BOOLEAN"}
+    seen = mask.astype(np.int32)
+    wanted = quire.directml.multihead_attention1(*(x.astype(dtype) for x in flat), mask=seen, **options)
+    results = quire.directml.multihead_attention1(
+        *map(of_torch, flat), mask=torch.from_numpy(seen), **options
+    )
+    assert all(result.tobytes() == other.tobytes() for result, other in zip(results, wanted))
+
+
 def test_append_and_merge_states():
     query, key, value = as_torch(*dense(tokens=3, keys=8))
     rows = torch.zeros(2, 12, 2, 16)
