@@ -91,13 +91,16 @@ def test_greedy_tokens_without_a_cache_of_ours():
     assert torch.equal(generate(model, "quire", inputs, use_cache=False), wanted)
 
 
+PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 SIZES = {**TINY, "head_dim": 16}
 CONFIGURATIONS = {
     "grouped heads": transformers.LlamaConfig(**TINY),
     "a key head for each": transformers.LlamaConfig(**{**TINY, "num_key_value_heads": 8}),
     "window": transformers.MistralConfig(**SIZES, sliding_window=4),
     "soft cap": transformers.Gemma2Config(**SIZES, sliding_window=4, attn_logit_softcapping=2.0),
-    "sinks": transformers.GptOssConfig(**SIZES, sliding_window=4, num_local_experts=2, num_experts_per_tok=1),
+    "sinks": transformers.GptOssConfig(
+        **SIZES, sliding_window=4, num_local_experts=2, num_experts_per_tok=1, rope_parameters=PLAIN_ROPE
+    ),
 }
 
 
