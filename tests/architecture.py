@@ -6,6 +6,7 @@ python3 tests/architecture.py --self-test  show that every rule catches a file t
 """
 
 import fnmatch
+import functools
 import re
 import subprocess
 import sys
@@ -136,12 +137,53 @@ def check_length(path, text):
         yield f"{path}: {lines} lines; more than {LINES_ALLOWED} are not allowed"
 
 
+# docs/operators.md names tests in backquotes: `test_file.py::test_name` of tests/python, `Suite.Name` of C++.
+OPERATORS_PAGE, FEATURES = "docs/operators.md", "## Features"
+NAMED_TEST = re.compile(r"`(?:tests/python/)?(test_\w+\.py::test_\w+|[A-Z]\w*\.[A-Z]\w*)`")
+NO_FEATURE = "\N{EN DASH}"
+
+
+@functools.cache
+def all_tests():
+    """Every test there is, by the name that the page of operators gives it."""
+    found = set()
+    for path in (ROOT / "tests/python").glob("test_*.py"):
+        found |= {
+            f"{path.name}::{name}" for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+        }
+    for path in (ROOT / "tests").glob("*.cc"):
+        found |= {
+            ".".join(name)
+            for name in re.findall(r"^TEST(?:_P|_F)?\((\w+), (\w+)\)", path.read_text(), re.MULTILINE)
+        }
+    return found
+
+
+def check_named_tests(path, text):
+    """Tests that the page names exist; a cell of its tables of features names one, or says it has none."""
+    if path != OPERATORS_PAGE:
+        return
+    of_features, row = False, 0
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in NAMED_TEST.findall(line):
+            if name not in all_tests():
+                yield f"{path}:{number}: names the test {name}, which does not exist"
+        if line.startswith("#"):
+            of_features = line == FEATURES
+        row = row + 1 if line.startswith("|") else 0
+        if of_features and row > 2:  # below the headings
+            feature, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+            for cell in cells:
+                if cell != NO_FEATURE and not NAMED_TEST.search(cell):
+                    yield f"{path}:{number}:{feature}: a cell names no test: {cell!r}"
+
+
 CODE_CHECKS = (check_order, check_public_only, check_tbb, check_isa_tests, check_length)
 
 
 def check_file(path, text):
     """What is wrong with one file of the repository."""
-    checks = (check_machine_paths,) + (CODE_CHECKS if path.endswith(CODE) else ())
+    checks = (check_machine_paths, check_named_tests) + (CODE_CHECKS if path.endswith(CODE) else ())
     return [problem for check in checks for problem in check(path, text)]
 
 
@@ -202,6 +244,20 @@ def self_test():
         ("src/half.h", '/*\n#include "src/plan.h"\n*/\n// #include "src/plan.h"\n', None),
         ("src/execute.cc", "#include <oneapi/tbb/task_arena.h>\n", None),
         ("jit/emitter.cc", "if (q.is_zmm()) {}\n", None),
+        (OPERATORS_PAGE, "`test_golden.py::test_nothing`\n", "does not exist"),
+        (OPERATORS_PAGE, "see `Accepted.Nothing`\n", "does not exist"),
+        (OPERATORS_PAGE, f"{FEATURES}\n| a | b |\n| --- | --- |\n| x |  |\n", "names no test"),
+        (OPERATORS_PAGE, f"{FEATURES}\n| a | b |\n| --- | --- |\n| x | `quire.append` |\n", "names no test"),
+        (
+            OPERATORS_PAGE,
+            f"| a | b |\n|---|---|\n| x |  |\n{FEATURES}\n| a | b |\n|---|---|\n| x | {NO_FEATURE} |\n",
+            None,
+        ),
+        (
+            OPERATORS_PAGE,
+            "`test_golden.py::test_golden` `tests/python/test_onnx.py::test_definition` `Accepted.WiderMask`",
+            None,
+        ),
         ("docs/x.md", "see docs/home/x, https://example.org/home/y and ~/work/z\n", None),
     ]
     failed = 0

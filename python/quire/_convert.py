@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._quire import Error
+from ._quire import Error, _bfloat16_bits
 
 # Where the only sequence of a cache begins.
 ROW_0 = np.zeros(1, np.int64)
@@ -11,9 +11,11 @@ ROW_0 = np.zeros(1, np.int64)
 def _as_array(value, name):
     """`value` as a NumPy array; the producer's error becomes a quire.Error that names the argument."""
     try:
-        if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-            return np.from_dlpack(value)
-        return np.asarray(value)
+        if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+            return np.asarray(value)
+        if str(getattr(value, "dtype", "")).endswith("bfloat16"):  # NumPy does not import it
+            return _bfloat16_bits(value, name).view(bfloat16_dtype())
+        return np.from_dlpack(value)
     except Exception as error:
         raise Error(f"{name} cannot be read as an array: {error}") from error
 

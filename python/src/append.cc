@@ -22,17 +22,24 @@ Args:
     key, value: [slots, Hk, D] and [slots, Hk, Dv], changed in place: never copied, an error if read-only.
     key_scale, value_scale: [slots, Hk, D / G], changed in place; needed where key or value is int8 or packed int4.
     seqstarts: [B + 1] integers; None: one sequence.
-    start_pos: [B] integers, or one number where there is one sequence.
+    start_pos: [B] integers, or one number for all sequences.
     cachestarts: [B] rows where the sequences begin or, with page_size, [B, MaxP] rows where their pages begin.
         None, for one sequence without pages: row 0.
     page_size: tokens in a page of the cache; 0: no pages.
     context: a quire.Context; None: the default one.
 
+Batches of one length: new_key [B, S, Hk, D] and new_value [B, S, Hk, Dv] (then no seqstarts). Either form is stored in rows
+as above or in key [B, T, Hk, D] and value [B, T, Hk, Dv] (then no cachestarts), a sequence in each.
+
 Raises quire.Error, naming the argument; nothing was written then. The GIL is released while it runs.)";
 
-// Where a single sequence begins in a cache of its own.
-nb::object first_row(const Tensor& seqstarts, nb::handle page_size) {
-    const bool one_sequence = !seqstarts.get() || (seqstarts.rank() == 1 && seqstarts.shape(0) == 2);
+// Where the sequences begin: as given, row 0 for a single sequence, or None where each has its own rows.
+nb::object rows_of(nb::handle cachestarts, const Tensor& new_key, const Tensor& key, const Tensor& seqstarts,
+                   nb::handle page_size) {
+    if (!cachestarts.is_none() || key.rank() == 4) return nb::borrow(cachestarts);
+    const bool one_sequence = new_key.rank() == 4 ? new_key.shape(0) == 1
+                              : !seqstarts.get()  ? true
+                                                  : seqstarts.rank() == 1 && seqstarts.shape(0) == 2;
     if (!one_sequence) fail("cachestarts", "is None: must be given with more than one sequence");
     if (to_int32(page_size, "page_size") != 0) fail("cachestarts", "is None: must be given with page_size");
     return nb::module_::import_("quire._convert").attr("ROW_0");
@@ -51,18 +58,17 @@ void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key
     Tensor value_scale(value_scale_array, optional_in_place("value_scale", kHalfOrFloat));
     Tensor seqstarts(seqstarts_array, optional_index_input("seqstarts"));
     Tensor start_pos(start_pos_array, index_input("start_pos"));
-    nb::object rows =
-        cachestarts_array.is_none() ? first_row(seqstarts, page_size) : nb::borrow(cachestarts_array);
-    Tensor cachestarts(rows, index_input("cachestarts"));
-    new_key.require_rank(3, "[n, Hk, D]");
-    new_value.require_rank(3, "[n, Hk, Dv]");
-    key.require_rank(3, "[slots, Hk, D]");
-    value.require_rank(3, "[slots, Hk, Dv]");
+    if (new_key.rank() != 4) new_key.require_rank(3, "[n, Hk, D] or [B, S, Hk, D]");
+    new_value.require_rank(new_key.rank(), new_key.rank() == 4 ? "[B, S, Hk, Dv]" : "[n, Hk, Dv]");
+    if (key.rank() != 4) key.require_rank(3, "[slots, Hk, D] or [B, T, Hk, D]");
+    value.require_rank(key.rank(), key.rank() == 4 ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]");
+    nb::object rows = rows_of(cachestarts_array, new_key, key, seqstarts, page_size);
+    Tensor cachestarts(rows, optional_index_input("cachestarts"));
 
     auto desc = default_desc<quire_append_desc, quire_append_desc_init>();
-    desc.num_kv_heads = to_int32(new_key.shape(1), "new_key.shape[1]");
-    desc.head_dim = to_int32(new_key.shape(2), "new_key.shape[2]");
-    desc.value_head_dim = to_int32(new_value.shape(2), "new_value.shape[2]");
+    desc.num_kv_heads = to_int32(new_key.shape(new_key.rank() - 2), "new_key's number of heads");
+    desc.head_dim = to_int32(new_key.last_dimension(), "new_key's head size");
+    desc.value_head_dim = to_int32(new_value.last_dimension(), "new_value's head size");
     desc.type = new_key.type();
     desc.key_format = format_of(key, "key", key_scale, "key_scale");
     desc.value_format = format_of(value, "value", value_scale, "value_scale");
@@ -86,10 +92,10 @@ void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key
 }  // namespace
 
 void bind_append(nb::module_& module) {
-    module.def("append", append, arg("new_key"), arg("new_value"), arg("key"), arg("value"),
-               arg("key_scale") = nb::none(), arg("value_scale") = nb::none(), arg("seqstarts") = nb::none(),
-               arg("start_pos") = nb::none(), arg("cachestarts") = nb::none(), nb::kw_only(),
-               arg("page_size") = 0, arg("context") = nb::none(), kDoc);
+    define(module, "append", append, kDoc, arg("new_key"), arg("new_value"), arg("key"), arg("value"),
+           arg("key_scale") = nb::none(), arg("value_scale") = nb::none(), arg("seqstarts") = nb::none(),
+           arg("start_pos") = nb::none(), arg("cachestarts") = nb::none(), nb::kw_only(),
+           arg("page_size") = 0, arg("context") = nb::none());
 }
 
 }  // namespace quire_python

@@ -172,16 +172,15 @@ nb::tuple attention(nb::handle query_array, nb::handle key_array, nb::handle val
 }  // namespace
 
 void bind_attention(nb::module_& module) {
-    module.def("attention", attention, arg("query"), arg("key"), arg("value"), arg("key_scale") = nb::none(),
-               arg("value_scale") = nb::none(), arg("seqstarts") = nb::none(), arg("kvstarts") = nb::none(),
-               arg("cachestarts") = nb::none(), arg("attn_mask") = nb::none(), nb::kw_only(),
-               arg("scale") = nb::none(), arg("is_causal") = false, arg("is_alibi") = false,
-               arg("window_left") = -1, arg("window_right") = -1, arg("logits_soft_cap") = 0,
-               arg("sinks") = nb::none(), arg("decoding_batches") = 0, arg("causal_corner") = "bottom_right",
-               arg("query_positions") = nb::none(), arg("key_begin") = nb::none(),
-               arg("key_end") = nb::none(), arg("tree_mask") = nb::none(), arg("page_size") = 0,
-               arg("precision") = "highest", arg("return_lse") = false, arg("out") = nb::none(),
-               arg("context") = nb::none(), kDoc);
+    define(module, "attention", attention, kDoc, arg("query"), arg("key"), arg("value"),
+           arg("key_scale") = nb::none(), arg("value_scale") = nb::none(), arg("seqstarts") = nb::none(),
+           arg("kvstarts") = nb::none(), arg("cachestarts") = nb::none(), arg("attn_mask") = nb::none(),
+           nb::kw_only(), arg("scale") = nb::none(), arg("is_causal") = false, arg("is_alibi") = false,
+           arg("window_left") = -1, arg("window_right") = -1, arg("logits_soft_cap") = 0,
+           arg("sinks") = nb::none(), arg("decoding_batches") = 0, arg("causal_corner") = "bottom_right",
+           arg("query_positions") = nb::none(), arg("key_begin") = nb::none(), arg("key_end") = nb::none(),
+           arg("tree_mask") = nb::none(), arg("page_size") = 0, arg("precision") = "highest",
+           arg("return_lse") = false, arg("out") = nb::none(), arg("context") = nb::none());
 }
 
 }  // namespace quire_python

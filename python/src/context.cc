@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "python/src/operators.h"
 #include "python/src/scalar.h"
 
 namespace quire_python {
@@ -79,7 +80,8 @@ void bind_context(nb::module_& module) {
             [](Context* self, nb::handle target, nb::handle num_threads, nb::handle slices) {
                 new (self) Context(target, num_threads, slices);
             },
-            nb::arg("target") = nb::none(), nb::arg("num_threads") = 0, nb::kw_only(), nb::arg("slices") = 0)
+            nb::arg("target") = nb::none(), nb::arg("num_threads") = 0, nb::kw_only(), nb::arg("slices") = 0,
+            nb::sig("def __init__(self, target=None, num_threads=0, *, slices=0)"))
         .def_prop_ro(
             "target_name", [](Context& self) { return check(quire_target_name(self.handle())); },
             "The instruction-set tier that this context uses, at most the target asked for.")
@@ -96,20 +98,21 @@ void bind_context(nb::module_& module) {
                    "', num_threads=" + std::to_string(quire_num_threads(self.handle())) +
                    ", slices=" + std::to_string(self.slices()) + ")";
         });
-    module.def(
-        "target_name",
+    define(
+        module, "target_name",
         [](nb::handle context) { return check(quire_target_name(Context::of(context).handle())); },
-        nb::arg("context") = nb::none(),
-        "The instruction-set tier that calls use, \"avx2\" for example. Raises quire.Error where "
-        "QUIRE_TARGET is "
-        "not the name of one.");
-    module.def(
-        "num_threads", [](nb::handle context) { return quire_num_threads(Context::of(context).handle()); },
-        nb::arg("context") = nb::none(), "Threads of quire's own pool that a call may use.");
-    module.def(
-        "explain", [](nb::handle context) { return Context::of(context).explain(); },
-        nb::arg("context") = nb::none(),
-        "One text for each plan made so far: target, kernels, and why faster candidates declined.");
+        "The instruction-set tier that calls use, \"avx2\" for example.\n\n"
+        "Raises quire.Error where QUIRE_TARGET is not the name of one.",
+        nb::arg("context") = nb::none());
+    define(
+        module, "num_threads",
+        [](nb::handle context) { return quire_num_threads(Context::of(context).handle()); },
+        "Threads of quire's own pool that a call may use.", nb::arg("context") = nb::none());
+    define(
+        module, "explain", [](nb::handle context) { return Context::of(context).explain(); },
+        "A list of texts, one for each plan made so far: target, kernels, and why faster candidates "
+        "declined.",
+        nb::arg("context") = nb::none());
 }
 
 }  // namespace quire_python

@@ -222,15 +222,15 @@ nb::tuple multihead_attention1(nb::handle query_array, nb::handle key_array, nb:
 }  // namespace
 
 void bind_directml(nb::module_& module) {
-    module.def("multihead_attention1", multihead_attention1, arg("query") = nb::none(),
-               arg("key") = nb::none(), arg("value") = nb::none(), arg("stacked_query_key") = nb::none(),
-               arg("stacked_key_value") = nb::none(), arg("stacked_query_key_value") = nb::none(),
-               arg("bias") = nb::none(), arg("mask") = nb::none(), arg("relative_position_bias") = nb::none(),
-               arg("past_key") = nb::none(), arg("past_value") = nb::none(),
-               arg("past_sequence_lengths") = nb::none(), nb::kw_only(), arg("query_head_count"),
-               arg("key_value_head_count") = nb::none(), arg("scale") = nb::none(),
-               arg("mask_filter_value") = -10000.0, arg("mask_type") = nb::none(), arg("present") = true,
-               arg("precision") = "highest", arg("context") = nb::none(), kDoc);
+    define(module, "multihead_attention1", multihead_attention1, kDoc, arg("query") = nb::none(),
+           arg("key") = nb::none(), arg("value") = nb::none(), arg("stacked_query_key") = nb::none(),
+           arg("stacked_key_value") = nb::none(), arg("stacked_query_key_value") = nb::none(),
+           arg("bias") = nb::none(), arg("mask") = nb::none(), arg("relative_position_bias") = nb::none(),
+           arg("past_key") = nb::none(), arg("past_value") = nb::none(),
+           arg("past_sequence_lengths") = nb::none(), nb::kw_only(), arg("query_head_count"),
+           arg("key_value_head_count") = nb::none(), arg("scale") = nb::none(),
+           arg("mask_filter_value") = -10000.0, arg("mask_type") = nb::none(), arg("present") = true,
+           arg("precision") = "highest", arg("context") = nb::none());
 }
 
 }  // namespace quire_python

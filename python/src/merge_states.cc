@@ -46,8 +46,8 @@ nb::tuple merge_states(nb::handle output_a_array, nb::handle lse_a_array, nb::ha
 }  // namespace
 
 void bind_merge_states(nb::module_& module) {
-    module.def("merge_states", merge_states, arg("output_a"), arg("lse_a"), arg("output_b"), arg("lse_b"),
-               nb::kw_only(), arg("context") = nb::none(), kDoc);
+    define(module, "merge_states", merge_states, kDoc, arg("output_a"), arg("lse_a"), arg("output_b"),
+           arg("lse_b"), nb::kw_only(), arg("context") = nb::none());
 }
 
 }  // namespace quire_python

@@ -5,6 +5,34 @@
 #include "python/src/error.h"
 #include "python/src/operators.h"
 #include "python/src/output.h"
+#include "python/src/tensor.h"
+
+namespace {
+
+// For tests: where the library would read or write this array.
+uintptr_t data_pointer(nanobind::handle array, bool writable) {
+    using namespace quire_python;
+    const TypeSet types = kRows | bit(QUIRE_INT64) | bit(QUIRE_INT32) | bit(QUIRE_BOOL);
+    const Tensor tensor(array, writable ? in_place("array", types) : input("array", types));
+    return reinterpret_cast<uintptr_t>(tensor.data());
+}
+
+// An array of bfloat16 as NumPy's int16, a view of the same memory, for producers whose bfloat16 NumPy cannot
+// import. Another type is an error.
+nanobind::object bfloat16_bits(nanobind::object array, const char* name) {
+    using namespace quire_python;
+    const Tensor tensor(array, input(name, bit(QUIRE_BF16)));
+    size_t shape[QUIRE_MAX_RANK];
+    int64_t strides[QUIRE_MAX_RANK];
+    for (int32_t i = 0; i < tensor.rank(); ++i) {
+        shape[i] = size_t(tensor.shape(i));
+        strides[i] = tensor.stride(i);
+    }
+    return nb::cast(
+        nb::ndarray<nb::numpy, nb::ro, int16_t>(tensor.data(), size_t(tensor.rank()), shape, array, strides));
+}
+
+}  // namespace
 
 NB_MODULE(_quire, module) {
     using namespace quire_python;
@@ -18,6 +46,8 @@ NB_MODULE(_quire, module) {
     // A Context that a module or a cache holds at exit is no defect, and the library prints nothing.
     nanobind::set_leak_warnings(false);
     import_numpy();
+    module.def("_data_pointer", data_pointer);
+    module.def("_bfloat16_bits", bfloat16_bits);
     bind_context(module);
     bind_attention(module);
     bind_append(module);

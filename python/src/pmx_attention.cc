@@ -136,19 +136,19 @@ nb::object attention(nb::handle query_array, nb::handle key_array, nb::handle va
 }  // namespace
 
 void bind_pmx_attention(nb::module_& pmx, nb::module_& dynamic_batching) {
-    dynamic_batching.def("multi_head_attention", dynamic_attention, arg("query"), arg("key"), arg("value"),
-                         arg("seqstarts"), arg("kvstarts"), arg("decoding_batches"), arg("max_seqlen"),
-                         arg("max_kvlen"), arg("attn_mask") = nb::none(), nb::kw_only(), arg("num_heads"),
-                         arg("head_dim"), arg("is_causal"), arg("is_alibi") = false, arg("num_kv_heads") = 0,
-                         arg("softmax_scale") = nb::none(), arg("window_left") = -1, arg("window_right") = -1,
-                         arg("logits_soft_cap") = 0, arg("sinks") = nb::none(), arg("return_lse") = false,
-                         arg("precision") = "highest", arg("context") = nb::none(), kDynamicDoc);
-    pmx.def("multi_head_attention", attention, arg("query"), arg("key"), arg("value"),
-            arg("attn_mask") = nb::none(), nb::kw_only(), arg("num_heads"), arg("head_dim"), arg("is_causal"),
-            arg("is_alibi") = false, arg("num_kv_heads") = 0, arg("softmax_scale") = nb::none(),
-            arg("window_left") = -1, arg("window_right") = -1, arg("logits_soft_cap") = 0,
-            arg("sinks") = nb::none(), arg("return_lse") = false, arg("precision") = "highest",
-            arg("context") = nb::none(), kDoc);
+    define(dynamic_batching, "multi_head_attention", dynamic_attention, kDynamicDoc, arg("query"), arg("key"),
+           arg("value"), arg("seqstarts"), arg("kvstarts"), arg("decoding_batches"), arg("max_seqlen"),
+           arg("max_kvlen"), arg("attn_mask") = nb::none(), nb::kw_only(), arg("num_heads"), arg("head_dim"),
+           arg("is_causal"), arg("is_alibi") = false, arg("num_kv_heads") = 0,
+           arg("softmax_scale") = nb::none(), arg("window_left") = -1, arg("window_right") = -1,
+           arg("logits_soft_cap") = 0, arg("sinks") = nb::none(), arg("return_lse") = false,
+           arg("precision") = "highest", arg("context") = nb::none());
+    define(pmx, "multi_head_attention", attention, kDoc, arg("query"), arg("key"), arg("value"),
+           arg("attn_mask") = nb::none(), nb::kw_only(), arg("num_heads"), arg("head_dim"), arg("is_causal"),
+           arg("is_alibi") = false, arg("num_kv_heads") = 0, arg("softmax_scale") = nb::none(),
+           arg("window_left") = -1, arg("window_right") = -1, arg("logits_soft_cap") = 0,
+           arg("sinks") = nb::none(), arg("return_lse") = false, arg("precision") = "highest",
+           arg("context") = nb::none());
 }
 
 }  // namespace quire_python

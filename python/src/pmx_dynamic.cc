@@ -110,16 +110,16 @@ nb::object multi_head_cache_attention(
 }  // namespace
 
 void bind_pmx_dynamic(nb::module_& module) {
-    module.def("multi_head_cache_attention", multi_head_cache_attention, arg("query"), arg("current_key"),
-               arg("current_value"), arg("seqstarts"), arg("kvstarts"), arg("cachestarts"), arg("start_pos"),
-               arg("decoding_batches"), arg("max_seqlen"), arg("max_kvlen"), arg("cache"),
-               arg("scale") = nb::none(), arg("attn_mask") = nb::none(), nb::kw_only(), arg("num_heads"),
-               arg("head_dim"), arg("is_causal"), arg("is_alibi") = false, arg("num_kv_heads") = 0,
-               arg("num_layer") = 1, arg("layer_idx") = 0, arg("quant_bit") = 0, arg("quant_group") = 8,
-               arg("cache_mode") = 0, arg("cache_layout") = 0, arg("page_size") = 128,
-               arg("softmax_scale") = nb::none(), arg("window_left") = -1, arg("window_right") = -1,
-               arg("logits_soft_cap") = 0, arg("sinks") = nb::none(), arg("return_lse") = false,
-               arg("precision") = "highest", arg("context") = nb::none(), kDoc);
+    define(module, "multi_head_cache_attention", multi_head_cache_attention, kDoc, arg("query"),
+           arg("current_key"), arg("current_value"), arg("seqstarts"), arg("kvstarts"), arg("cachestarts"),
+           arg("start_pos"), arg("decoding_batches"), arg("max_seqlen"), arg("max_kvlen"), arg("cache"),
+           arg("scale") = nb::none(), arg("attn_mask") = nb::none(), nb::kw_only(), arg("num_heads"),
+           arg("head_dim"), arg("is_causal"), arg("is_alibi") = false, arg("num_kv_heads") = 0,
+           arg("num_layer") = 1, arg("layer_idx") = 0, arg("quant_bit") = 0, arg("quant_group") = 8,
+           arg("cache_mode") = 0, arg("cache_layout") = 0, arg("page_size") = 128,
+           arg("softmax_scale") = nb::none(), arg("window_left") = -1, arg("window_right") = -1,
+           arg("logits_soft_cap") = 0, arg("sinks") = nb::none(), arg("return_lse") = false,
+           arg("precision") = "highest", arg("context") = nb::none());
 }
 
 }  // namespace quire_python

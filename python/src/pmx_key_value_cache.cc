@@ -168,17 +168,16 @@ nb::object key_value_cache(nb::handle current_key_array, nb::handle current_valu
 }  // namespace
 
 void bind_pmx_key_value_cache(nb::module_& pmx, nb::module_& dynamic_batching) {
-    dynamic_batching.def("key_value_cache", dynamic_key_value_cache, arg("current_key"), arg("current_value"),
-                         arg("seqstarts"), arg("kvstarts"), arg("cachestarts"), arg("start_pos"),
-                         arg("max_seqlen"), arg("max_kvlen"), arg("cache"), arg("scale") = nb::none(),
-                         nb::kw_only(), arg("num_layer") = 1, arg("layer_idx") = 0, arg("quant_bit") = 0,
-                         arg("quant_group") = 8, arg("num_repeat") = 1, arg("cache_mode") = 0,
-                         arg("cache_layout") = 0, arg("page_size") = 128, arg("context") = nb::none(),
-                         kDynamicDoc);
-    pmx.def("key_value_cache", key_value_cache, arg("current_key"), arg("current_value"), arg("start_pos"),
-            arg("cache"), arg("scale") = nb::none(), nb::kw_only(), arg("num_layer") = 1,
-            arg("layer_idx") = 0, arg("quant_bit") = 0, arg("quant_group") = 8, arg("num_repeat") = 1,
-            arg("cache_layout") = 0, arg("context") = nb::none(), kDoc);
+    define(dynamic_batching, "key_value_cache", dynamic_key_value_cache, kDynamicDoc, arg("current_key"),
+           arg("current_value"), arg("seqstarts"), arg("kvstarts"), arg("cachestarts"), arg("start_pos"),
+           arg("max_seqlen"), arg("max_kvlen"), arg("cache"), arg("scale") = nb::none(), nb::kw_only(),
+           arg("num_layer") = 1, arg("layer_idx") = 0, arg("quant_bit") = 0, arg("quant_group") = 8,
+           arg("num_repeat") = 1, arg("cache_mode") = 0, arg("cache_layout") = 0, arg("page_size") = 128,
+           arg("context") = nb::none());
+    define(pmx, "key_value_cache", key_value_cache, kDoc, arg("current_key"), arg("current_value"),
+           arg("start_pos"), arg("cache"), arg("scale") = nb::none(), nb::kw_only(), arg("num_layer") = 1,
+           arg("layer_idx") = 0, arg("quant_bit") = 0, arg("quant_group") = 8, arg("num_repeat") = 1,
+           arg("cache_layout") = 0, arg("context") = nb::none());
 }
 
 }  // namespace quire_python

@@ -59,6 +59,8 @@ public:
     quire_type type() const { return given_ ? view_.type : QUIRE_NONE; }
     int32_t rank() const { return view_.rank; }
     int64_t shape(int dimension) const { return view_.shape[dimension]; }
+    int64_t stride(int dimension) const { return view_.strides[dimension]; }  // in elements
+    const void* data() const { return view_.data; }
     int64_t last_dimension() const { return view_.shape[view_.rank - 1]; }
 
     // Throws unless there are `rank` dimensions; `letters` tells the shape that is wanted: "[n, H, D]".

@@ -1,6 +1,7 @@
 """Reads golden cases (inputs and the outputs of reference implementations) and compares results with them."""
 
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -35,19 +36,32 @@ class Case:
 
     def load(self):
         """The arrays: {"in": {name: array}, "out": ..., "f64": ...}, each call its own."""
+        self._check_sum()
         arrays = {"in": {}, "out": {}, "f64": {}}
         with np.load(self.folder / self.entry["file"]) as file:
             for key in file.files:
                 kind, name = key.split(".", 1)
                 arrays[kind][name] = file[key]
+        for kind, described in (("in", "inputs"), ("out", "outputs")):
+            there, wanted = sorted(arrays[kind]), sorted(self.entry[described])
+            assert there == wanted, f"{self.id}: the file has {described} {there}, index.json {wanted}"
         return arrays
+
+    def _check_sum(self):
+        """An entry without one is taken as it is: sets made by hand need none."""
+        found = hashlib.sha256((self.folder / self.entry["file"]).read_bytes()).hexdigest()
+        assert self.entry.get("sha256", found) == found, f"{self.id}: {self.entry['file']} has another sha256"
+
+
+def folder():
+    """The full set, or where it is not there the bundled one; a set that was asked for must be there."""
+    return FULL if full_set_is_there() or "QUIRE_GOLDEN_DIR" in os.environ else BUNDLED
 
 
 @functools.cache
 def cases():
-    """All cases of the full set, or where it is not there of the bundled one."""
-    folder = FULL if full_set_is_there() else BUNDLED
-    return [Case(entry, folder) for entry in json.loads((folder / "index.json").read_text())["cases"]]
+    index = json.loads((folder() / "index.json").read_text())
+    return [Case(entry, folder()) for entry in index["cases"]]
 
 
 def cases_of(*families):
@@ -62,6 +76,7 @@ def wrap_int4(values):
 def check(case, results):
     """Asserts that every output of the case is within its tolerances, of the reference and of float64."""
     arrays = case.load()
+    assert arrays["out"], f"{case.id}: holds no output to compare with"
     int4 = case.entry["attributes"].get("quant_bit") == 4
     for name, want in arrays["out"].items():
         want = wrap_int4(want) if int4 and name == "cache" else want

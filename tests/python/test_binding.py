@@ -1,5 +1,6 @@
 """What the binding itself promises: names, arrays in and out without copies, numbers."""
 
+import doctest
 import gc
 import sys
 
@@ -20,14 +21,33 @@ def test_public_names():
     assert quire.num_threads() >= 1
 
 
-@pytest.mark.parametrize(
-    "function", [quire.attention, quire.append, quire.pmx.dynamic_batching.multi_head_cache_attention]
-)
+FUNCTIONS = [quire.attention, quire.append, quire.merge_states, quire.directml.multihead_attention1]
+FUNCTIONS += [getattr(quire.pmx, name) for name in quire.pmx.__all__ if name != "dynamic_batching"]
+FUNCTIONS += [getattr(quire.pmx.dynamic_batching, name) for name in quire.pmx.dynamic_batching.__all__]
+
+
+def parameters(function):
+    """{name: default, as written} of the signature that the documentation begins with."""
+    signature = function.__doc__.split("\n", 1)[0]
+    assert signature.startswith(f"{function.__name__}(") and signature.endswith(")")
+    parts = signature.split("(", 1)[1][:-1].split(", ")
+    return dict(part.partition("=")[::2] for part in parts if part != "*")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f"{f.__module__}.{f.__name__}")
 def test_documentation_names_every_parameter(function):
-    signature, text = function.__doc__.split("\n", 1)
-    names = [part.split(":")[0].strip() for part in signature.split("(", 1)[1].split(", ")]
-    assert len(names) > 10
-    assert [name for name in names if name != "*" and name not in text] == []
+    names, text = parameters(function), function.__doc__.split("\n", 1)[1]
+    assert len(names) >= 5
+    others = "The others: as in" in text or "as in quire." in text
+    assert others or [name for name in names if name not in text] == []
+    # They are the names that the function takes: None gets as far as the message that names an argument.
+    with pytest.raises(quire.Error):
+        function(**dict.fromkeys(names))
+
+
+def test_examples_in_the_documentation():
+    failed, tried = doctest.testmod(quire)
+    assert tried >= 4 and failed == 0
 
 
 def test_positional_arguments_are_in_the_documents_order():

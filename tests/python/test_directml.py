@@ -155,7 +155,7 @@ def normal(*shape, seed=1):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("target", contexts.available_targets())
+@pytest.mark.parametrize("target", contexts.TARGETS)
 def test_stacked_tensors_give_the_bits_of_separate_ones(target):
     context = contexts.context(target)
     B, S, H, D = 2, 7, 3, 20
@@ -171,7 +171,7 @@ def test_stacked_tensors_give_the_bits_of_separate_ones(target):
         assert same_bits(separate, quire.directml.multihead_attention1(**stacked, **options)), stacked.keys()
 
 
-@pytest.mark.parametrize("target", contexts.available_targets())
+@pytest.mark.parametrize("target", contexts.TARGETS)
 def test_presents_are_the_past_of_the_next_call(target):
     """Step by step over padded pasts of unequal lengths: each sequence as if it were alone, whole."""
     context = contexts.context(target)

@@ -7,7 +7,7 @@ import pytest
 import quire
 import reference_onnx
 from arrays import OnlyDLPack
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 TOLERANCE = {"float32": 2e-5, "float16": 1.5e-3, "bfloat16": 1.2e-2}
@@ -93,6 +93,16 @@ def test_definition(target, arguments, mode, present):
     else:
         assert matmul.dtype == arguments["Q"].dtype
         np.testing.assert_allclose(matmul.astype(float), wanted[3], atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("target", contexts.TARGETS)
+@settings(max_examples=50)
+@given(arguments=calls())
+def test_same_bits_in_every_threading(target, arguments):
+    inline = quire.onnx.attention(**arguments, context=contexts.context(target))[0]
+    for threading in contexts.THREADINGS:
+        result = quire.onnx.attention(**arguments, context=contexts.context(target, threading))[0]
+        assert result.tobytes() == inline.tobytes(), threading
 
 
 def inputs(B=2, H=4, Hk=2, S=3, N=5, D=8, Dv=6):

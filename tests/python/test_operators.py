@@ -51,6 +51,37 @@ def test_append_to_a_cache_of_one_sequence():
         quire.append(key, value, *cache)
 
 
+def test_append_of_batches():
+    """[B, S, Hk, D] to rows, and to [B, T, Hk, D]: what the packed form stores."""
+    rng = np.random.default_rng(5)
+    new = rng.normal(size=(2, 3, 4, 2, 16)).astype(np.float32)  # keys and values of 3 sequences, 4 tokens
+    flat, starts, begin = new.reshape(2, 12, 2, 16), [0, 4, 8, 12], [1, 0, 5]
+    wanted, rows, dense_rows = (np.zeros((2, 30, 2, 16), np.float16) for _ in range(3))
+    quire.append(*flat, *wanted, None, None, starts, begin, [0, 10, 20])
+    quire.append(*new, *rows, start_pos=begin, cachestarts=[0, 10, 20])
+    quire.append(
+        *new.swapaxes(2, 3).copy().swapaxes(2, 3), *dense_rows.reshape(2, 3, 10, 2, 16), start_pos=begin
+    )
+    for stored in (rows, dense_rows):
+        np.testing.assert_array_equal(stored, wanted)
+    again = np.zeros((2, 1, 10, 2, 16), np.float16)
+    quire.append(*new[:, :1], *again[:, 0], start_pos=2)
+    quire.append(*flat[:, :4], *again, start_pos=6)
+    np.testing.assert_array_equal(again[:, 0, 2:6], again[:, 0, 6:])
+    for message, wrong in {
+        "new_key has 5 dimensions: must be [n, Hk, D] or [B, S, Hk, D]": {"new_key": new[:1]},
+        "new_value has 3 dimensions: must be [B, S, Hk, Dv]": {"new_value": flat[1]},
+        "value has 3 dimensions: must be [B, T, Hk, Dv]": {"value": rows[1]},
+        "cachestarts is None: must be given with more than one sequence": {"key": rows[0], "value": rows[1]},
+        "start_pos[1] is 7": {"start_pos": [0, 7, 0]},
+    }.items():
+        wide = dense_rows.reshape(2, 3, 10, 2, 16)
+        names = {"new_key": new[0], "new_value": new[1], "key": wide[0], "value": wide[1], "start_pos": 0}
+        with pytest.raises(quire.Error) as error:
+            quire.append(**{**names, **wrong})
+        assert message in str(error.value)
+
+
 def test_append_refuses_what_it_cannot_write():
     _, key, value = dense(keys=4)
     cache = np.zeros((2, 10, 2, 16), np.float32)

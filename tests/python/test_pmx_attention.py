@@ -4,9 +4,10 @@ import contexts
 import numpy as np
 import pytest
 import quire
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pmx_problems import FixedProblem, PlainProblem, fixed_attention, random_mask
+from problems import Problem
 from test_properties import TOLERANCE, assert_same_bits, lengths, options
 
 ACTIVATIONS = st.sampled_from(["float32", "float16"])
@@ -143,6 +144,59 @@ def test_static_attention(target, problem, mask):
             context=context,
         )
         assert_same_bits("dynamic_batching", [x.reshape(y.shape) for x, y in zip(ragged, results)], results)
+
+
+@pytest.mark.parametrize("target", contexts.TARGETS)
+@settings(max_examples=50)
+@given(problem=plain_problems())
+def test_attention_has_the_same_bits_in_every_threading(target, problem):
+    inline = problem.attend(contexts.context(target))
+    one = [np.stack([x[:n]] * 3) for x, n in ((problem.query, 9), (problem.key, 70), (problem.value, 70))]
+    attributes = {**problem.attributes, "return_lse": True}
+    static = quire.pmx.multi_head_attention(*one, **attributes, context=contexts.context(target))
+    for threading in contexts.THREADINGS:
+        context = contexts.context(target, threading)
+        assert_same_bits(threading, inline, problem.attend(context))
+        again = quire.pmx.multi_head_attention(*one, **attributes, context=context)
+        assert_same_bits(f"static, {threading}", static, again)
+
+
+def with_gaps(array):
+    """The same numbers, in rows that do not follow each other."""
+    wide = np.full((*array.shape[:-1], array.shape[-1] + 3), 77).astype(array.dtype)
+    view = wide[..., 1:-2]
+    view[...] = array
+    return view
+
+
+def test_views_with_gaps():
+    """Every operator takes them, and changes caches in them in place."""
+    plain, fixed, paged = PlainProblem([(2, 4), (1, 7)]), FixedProblem(quant_bit=8), Problem([(2, 3), (1, 6)])
+    wanted = plain.attend(), fixed.attend(), fixed.read(2), paged.call()
+    for problem in (plain, fixed, paged):
+        for name in ("query", "key", "value", "current_key", "current_value", "cache", "scale"):
+            if getattr(problem, name, None) is not None:
+                setattr(problem, name, with_gaps(getattr(problem, name)))
+        # Their methods copy the cache; here it is to stay where it is.
+        problem._copies = lambda problem=problem: (problem.cache, problem.scale)
+    assert_same_bits("dynamic attention", wanted[0], plain.attend())
+    before = with_gaps(fixed.cache), with_gaps(fixed.scale)
+    assert_same_bits("static cache attention", wanted[1], fixed.attend())
+    assert_same_bits("static cache", wanted[1][2:], (fixed.cache, fixed.scale))
+    fixed.cache[...], fixed.scale[...] = before
+    assert_same_bits("static key_value_cache", wanted[2], fixed.read(2))
+    assert fixed.cache.base is not None and (fixed.cache.base[..., 0] == 77).all()
+    attributes = {"num_layer": 1, "quant_bit": 0}
+    inputs = paged.inputs()
+    key, value = quire.pmx.dynamic_batching.key_value_cache(
+        *inputs[1:7], *inputs[8:], paged.cache, None, **attributes
+    )
+    assert paged.cache.tobytes() == wanted[3][2].tobytes()
+    assert key.shape == value.shape == (12, 2, 16) and (paged.cache.base[..., 0] == 77).all()
+    arrays = [np.stack([x, x]) for x in (plain.query[:2], plain.key[:4], plain.value[:4])]
+    one = quire.pmx.multi_head_attention(*arrays, **plain.attributes)
+    other = quire.pmx.multi_head_attention(*map(with_gaps, arrays), **plain.attributes)
+    assert one.tobytes() == other.tobytes()
 
 
 def test_results_without_lse_are_an_array():
