@@ -4,7 +4,7 @@ Arrays are NumPy's, or any with `__dlpack__` in CPU memory. They are not copied;
 Errors are `quire.Error`, a ValueError whose message names the argument.
 """
 
-from . import directml, onnx, pmx
+from . import directml, mindspore, onnx, pmx
 from ._quire import (
     Context,
     Error,
@@ -27,6 +27,7 @@ __all__ = [
     "directml",
     "explain",
     "merge_states",
+    "mindspore",
     "num_threads",
     "onnx",
     "pack_int4",

@@ -5,17 +5,12 @@ import os
 import contexts
 import golden
 import golden_directml
+import golden_mindspore
 import golden_onnx
 import numpy as np
 import pytest
 import quire
 import reference
-
-# Families of operators that are not built yet. A family in neither this set nor RUNNERS fails.
-NOT_YET = {
-    "mindspore_mha",
-}
-
 
 def run_multi_head_cache_attention(case, inputs, context):
     attributes = dict(case.entry["attributes"])
@@ -89,6 +84,7 @@ RUNNERS = {
     "features_attention": run_attention,
     "features_dynamic_mhca": run_multi_head_cache_attention,
     "features_merge_states": run_merge_states,
+    "mindspore_mha": golden_mindspore.run,
     "pmx_dynamic_kvcache": run_pmx_with_cache,
     "pmx_dynamic_mha": run_pmx_attention,
     "pmx_dynamic_mhca": run_multi_head_cache_attention,
@@ -114,13 +110,7 @@ def test_the_full_set_is_there():
 
 
 def test_every_family_is_known():
-    assert {case.family for case in golden.cases()} <= RUNNERS.keys() | NOT_YET
-    assert not RUNNERS.keys() & NOT_YET
-
-
-@pytest.mark.parametrize("family", sorted(NOT_YET))
-def test_not_yet(family):
-    pytest.skip(f"NOT_YET: {len(golden.cases_of(family))} golden cases of {family}")
+    assert {case.family for case in golden.cases()} <= RUNNERS.keys()
 
 
 @pytest.mark.parametrize("threading", contexts.THREADINGS)
