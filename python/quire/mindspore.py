@@ -214,7 +214,7 @@ class MultiHeadAttention:
 
         Raises quire.Error, naming the argument. The GIL is released while it runs.
         """
-        training = self.training if training is None else training
+        training = _flag(self.training if training is None else training, "training")
         result = self._ready()(
             query_tensor,
             key_tensor,

@@ -1,4 +1,6 @@
 // quire.mindspore: what python/quire/mindspore.py is built on.
+#include <nanobind/stl/string.h>
+
 #include <string>
 
 #include "python/src/context.h"
