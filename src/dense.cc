@@ -3,6 +3,7 @@
 #include "src/dense.h"
 
 #include <algorithm>
+#include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
@@ -137,10 +138,12 @@ std::string PackedWeights::explain() const {
 // The definition.
 class PlainWeights : public DenseWeights {
 public:
-    PlainWeights(int inputs, int outputs, const float* weight, const float* bias)
+    PlainWeights(int inputs, int outputs, const float* weight, const float* bias, const std::string& failure)
         : DenseWeights(inputs, outputs),
           weight_(weight, weight + size_t(inputs) * size_t(outputs)),
-          bias_(bias, bias + outputs) {}
+          bias_(bias, bias + outputs) {
+        failure_ = failure;
+    }
 
     void multiply(int block, int rows, float* x, float* y, float*) const override {
         const auto width = size_t(columns(block)), length = size_t(inputs());
@@ -154,7 +157,9 @@ public:
             }
         }
     }
-    std::string explain() const override { return "portable"; }
+    std::string explain() const override {
+        return failure().empty() ? "portable" : "portable, oneDNN declined: " + failure();
+    }
 
 private:
     std::vector<float> weight_, bias_;
@@ -164,8 +169,13 @@ private:
 
 std::shared_ptr<const DenseWeights> DenseWeights::pack(int inputs, int outputs, const float* weight,
                                                        const float* bias, bool plain) {
-    if (plain) return std::make_shared<PlainWeights>(inputs, outputs, weight, bias);
-    return std::make_shared<PackedWeights>(inputs, outputs, weight, bias);
+    if (plain) return std::make_shared<PlainWeights>(inputs, outputs, weight, bias, "");
+    try {
+        return std::make_shared<PackedWeights>(inputs, outputs, weight, bias);
+    } catch (const dnnl::error& error) {
+        if (error.status == dnnl_out_of_memory) throw std::bad_alloc();
+        return std::make_shared<PlainWeights>(inputs, outputs, weight, bias, error.what());
+    }
 }
 
 }  // namespace quire

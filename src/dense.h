@@ -14,7 +14,8 @@ public:
     static constexpr int kRows = 32, kColumns = 256;
 
     // weight [outputs][inputs], bias [outputs]; read only here. `plain`: loops in double precision in place
-    // of oneDNN. Throws std::exception where oneDNN fails.
+    // of oneDNN. They are what there is, too, where oneDNN fails: its generated code needs pages that are
+    // writable and executable at once, which some systems refuse.
     static std::shared_ptr<const DenseWeights> pack(int inputs, int outputs, const float* weight,
                                                     const float* bias, bool plain);
     virtual ~DenseWeights() = default;
@@ -34,10 +35,13 @@ public:
 
     // How products are made, for quire_plan_explain.
     virtual std::string explain() const = 0;
+    // Why oneDNN failed; empty where it did not.
+    const std::string& failure() const { return failure_; }
 
 protected:
     DenseWeights(int inputs, int outputs) : inputs_(inputs), outputs_(outputs) {}
     size_t scratch_floats_ = 0;
+    std::string failure_;
 
 private:
     int inputs_, outputs_;

@@ -631,7 +631,9 @@ QUIRE_API quire_status quire_prepare_directml_multihead_attention1(
  *     num_heads elements, and head = Dropout(softmax(q . k / sqrt(D) + (1 - attention_mask) * -10000)) v.
  * Its plan is the layer's handle: it holds the weights, which are read and packed while it is made and may be freed
  * after; quire_plan_destroy destroys it. Letters: B is batch_size, S src_seq_length, T tgt_seq_length, H num_heads,
- * D hidden_size / num_heads (at most 1024). */
+ * D hidden_size / num_heads (at most 1024). The products with weights run through oneDNN, on the instruction set that it
+ * chooses (on "portable" as plain loops), in the threads of quire or of its caller's slices; quire_plan_explain says
+ * which. Unlike the other operators, a layer's calls allocate a little memory. */
 typedef struct quire_mindspore_multi_head_attention_desc {
     size_t struct_size;
     int32_t batch_size;     /* B, as all lengths here >= 1 */

@@ -76,21 +76,24 @@ class Dense:
 class MultiHeadAttention:
     """mindspore.nn.transformer.MultiHeadAttention.
 
-    Dropout(Concat(heads) W^O + b^O), each head being Dropout(softmax(q . k / sqrt(D) + (1 - attention_mask) * -10000)) v
-    over queries, keys and values that are projected, with biases, from the inputs. B = batch_size, S = src_seq_length,
-    T = tgt_seq_length, H = num_heads, D = hidden_size / num_heads.
+    Dropout(Concat(heads) W^O + b^O) with heads
+
+        Dropout(softmax(q . k / sqrt(D) + (1 - attention_mask) * -10000)) v
+
+    over queries, keys and values that are projected, with biases, from the inputs. B = batch_size,
+    S = src_seq_length, T = tgt_seq_length, H = num_heads, D = hidden_size / num_heads.
 
     Args:
         batch_size, src_seq_length, tgt_seq_length, hidden_size, num_heads: sizes. T is S with use_past.
-        hidden_dropout_rate, attention_dropout_rate: of the output and of the probabilities, 0 to less than 1. They count
-            in training only.
-        compute_dtype: "float16" or "float32" (or NumPy's or MindSpore's types of those names): what inputs, weights,
-            queries, keys, values and results are rounded to. Sums are in float32 in either.
+        hidden_dropout_rate, attention_dropout_rate: of the output and of the probabilities, 0 to less than 1.
+            They count in training only.
+        compute_dtype: "float16" or "float32" (or NumPy's or MindSpore's types of those names): what inputs,
+            weights, queries, keys, values and results are rounded to. Sums are in float32 in either.
         softmax_compute_type: likewise; the softmax is computed in float32 in either.
         param_init_type: type of weights and biases.
         use_past: whether the layer is used for incremental prediction.
-        parallel_config: most threads of the context that a call uses, or a configuration of MindSpore's, which has
-            data_parallel * model_parallel of them; None: all.
+        parallel_config: most threads of the context that a call uses, or a configuration of MindSpore's, which
+            has data_parallel * model_parallel of them; None: all.
         training: whether dropout drops. An attribute, too, and an argument of calls.
         seed: of the weights' initial values (normal with deviation 0.01; biases are 0) and of dropout.
         precision: "highest", "high" or "medium", of attention.
@@ -99,7 +102,8 @@ class MultiHeadAttention:
     Attributes:
         dense1, dense2, dense3: of queries, keys and values, each with `weight` [out, in] and `bias`.
         projection: of the output, with `weight` [in, out] and `bias`.
-        is_first_iteration: with use_past: True (at first) for a call with the whole input, False for one more token.
+        is_first_iteration: with use_past: True (at first) for a call with the whole input, False for one more
+            token.
         training, seed, step: dropout's. Each call in training drops by seed and step, then adds 1 to step.
     """
 
@@ -201,16 +205,17 @@ class MultiHeadAttention:
         Args:
             query_tensor: [B, S, hidden_size] or [B * S, hidden_size], float32 or float16.
             key_tensor, value_tensor: [B, T, hidden_size] or [B * T, hidden_size], float32 or float16.
-            attention_mask: [B, S, T] or [B, H or 1, S, T]: 1 keeps a key, 0 adds -10000 to its score; None: none.
+            attention_mask: [B, S, T] or [B, H or 1, S, T]: 1 keeps a key, 0 adds -10000 to its score; or None.
             key_past, value_past: float16 [B, H, D, T] and [B, H, T, D]; needed after the first iteration.
-            batch_valid_length: int32 [B], with use_past. In the first iteration the presents are zero from there on;
-                later (S and T of the inputs being 1, and [B, 1, T] the mask's shape) it is the new token's position.
+            batch_valid_length: int32 [B], with use_past. In the first iteration the presents are zero from there
+                on; later (S and T of the inputs being 1, and [B, 1, T] the mask's shape) it is the new token's
+                position.
             training: in place of the attribute.
             present: whether the presents are wanted.
 
         Returns:
-            (output, (key_present, value_present)): output of query_tensor's shape and type, presents of compute_dtype
-            and of the shapes of key_past and value_past; None unless wanted.
+            (output, (key_present, value_present)): output of query_tensor's shape and type, presents of
+            compute_dtype and of the shapes of key_past and value_past; None unless wanted.
 
         Raises quire.Error, naming the argument. The GIL is released while it runs.
         """

@@ -310,6 +310,9 @@ Status make_mindspore(const Desc& desc, quire_plan* plan) {
     // Where no generated code of quire's may run, none of oneDNN's does.
     const bool plain = !plan->attention.target->jit();
     for (int i = 0; i < MindsporeSpec::kLayers; ++i) layer.dense[i] = pack(desc, parameters[i], plain);
+    const std::string& failure = layer.dense[0]->failure();
+    if (!failure.empty())
+        plan->context->say_once("quire: dense products run on portable, not on oneDNN: " + failure);
     plan->explain += "dense: " + layer.dense[0]->explain() + ", blocks of " +
                      std::to_string(DenseWeights::kRows) + " rows x " +
                      std::to_string(DenseWeights::kColumns) + " columns\n";

@@ -1,4 +1,4 @@
-"""MindSpore's MultiHeadAttention as it is defined: float64 NumPy. The semantics of the golden cases' README."""
+"""MindSpore's MultiHeadAttention as it is defined: float64 NumPy. Semantics of the golden cases' README."""
 
 import numpy as np
 
@@ -35,8 +35,8 @@ def multi_head_attention(
 ):
     """output [B * S, hidden] and the presents, as float64.
 
-    `tensors` are a call's arguments, `weights` the layer's by "dense1.weight" and so on. rates: of hidden and attention
-    dropout. Values are rounded where quire.h says that they are.
+    `tensors` are a call's arguments, `weights` the layer's by "dense1.weight" and so on. rates: of hidden and
+    attention dropout. Values are rounded where quire.h says that they are.
     """
 
     def rounded(x):

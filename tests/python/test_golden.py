@@ -12,6 +12,7 @@ import pytest
 import quire
 import reference
 
+
 def run_multi_head_cache_attention(case, inputs, context):
     attributes = dict(case.entry["attributes"])
     softmax_scale = attributes.pop("scale", None)  # only the extensions have it; the input is another thing

@@ -178,7 +178,9 @@ def layer_of(weights_seed=5, **options):
     attributes = {"batch_size": 2, "src_seq_length": 6, "tgt_seq_length": 6, "hidden_size": 24, "num_heads": 3,
                   "compute_dtype": "float32", **options}  # fmt: skip
     layer = quire.mindspore.MultiHeadAttention(**attributes)
-    weights = weights_of(np.random.default_rng(weights_seed), 24, attributes.get("param_init_type", "float32"))
+    weights = weights_of(
+        np.random.default_rng(weights_seed), 24, attributes.get("param_init_type", "float32")
+    )
     return set_weights(layer, weights)
 
 
@@ -189,7 +191,9 @@ def test_token_by_token_is_the_whole(target, compute):
     layer = layer_of(use_past=True, compute_dtype=compute, context=contexts.context(target))
     tokens, lengths = normal(2, 6, 24), np.array([3, 1], np.int32)
     causal = np.broadcast_to(np.tri(6), (2, 6, 6)).astype(np.float32)
-    whole, _ = layer_of(compute_dtype=compute, context=contexts.context(target))(tokens, tokens, tokens, causal)
+    whole, _ = layer_of(compute_dtype=compute, context=contexts.context(target))(
+        tokens, tokens, tokens, causal
+    )
     output, present = layer(tokens, tokens, tokens, causal, batch_valid_length=lengths)
     np.testing.assert_array_equal(output, whole)
     layer.add_flags_recursive(is_first_iteration=False)
@@ -228,7 +232,9 @@ def test_dropout_by_step_and_seed():
 
 
 def layer_zeros(hidden):
-    return (reference_mindspore.dropout_factors([0xFFFFFFFF], 12, hidden, 0.5, 5, 1)[0] == 0).reshape(2, 6, hidden)
+    return (reference_mindspore.dropout_factors([0xFFFFFFFF], 12, hidden, 0.5, 5, 1)[0] == 0).reshape(
+        2, 6, hidden
+    )
 
 
 def test_mean_over_steps_is_inference():
@@ -297,7 +303,10 @@ WRONG_LAYERS = {
     "param_init_type is 'int8': must be float32 or float16": {"param_init_type": "int8"},
     "use_past is 1: must be True or False": {"use_past": 1},
     "training is 'yes': must be True or False": {"training": "yes"},
-    "tgt_seq_length is 7: must be src_seq_length, 6, where use_past is 1": {"tgt_seq_length": 7, "use_past": True},
+    "tgt_seq_length is 7: must be src_seq_length, 6, where use_past is 1": {
+        "tgt_seq_length": 7,
+        "use_past": True,
+    },
     "parallel_config is -1: must be 0 to 1024": {"parallel_config": -1},
     "precision is 'exact'": {"precision": "exact"},
 }
@@ -305,7 +314,13 @@ WRONG_LAYERS = {
 
 @pytest.mark.parametrize("message, wrong", WRONG_LAYERS.items(), ids=range(len(WRONG_LAYERS)))
 def test_wrong_layers(message, wrong):
-    attributes = {"batch_size": 2, "src_seq_length": 6, "tgt_seq_length": 6, "hidden_size": 24, "num_heads": 3}
+    attributes = {
+        "batch_size": 2,
+        "src_seq_length": 6,
+        "tgt_seq_length": 6,
+        "hidden_size": 24,
+        "num_heads": 3,
+    }
     with pytest.raises(quire.Error) as error:
         quire.mindspore.MultiHeadAttention(**{**attributes, **wrong})
     assert message in str(error.value)
