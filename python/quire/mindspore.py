@@ -92,8 +92,8 @@ class MultiHeadAttention:
         softmax_compute_type: likewise; the softmax is computed in float32 in either.
         param_init_type: type of weights and biases.
         use_past: whether the layer is used for incremental prediction.
-        parallel_config: most threads of the context that a call uses, or a configuration of MindSpore's, which
-            has data_parallel * model_parallel of them; None: all.
+        parallel_config: most threads of the context that a call uses, or a configuration of MindSpore's,
+            which has data_parallel * model_parallel of them; None: all.
         training: whether dropout drops. An attribute, too, and an argument of calls.
         seed: of the weights' initial values (normal with deviation 0.01; biases are 0) and of dropout.
         precision: "highest", "high" or "medium", of attention.
@@ -205,10 +205,10 @@ class MultiHeadAttention:
         Args:
             query_tensor: [B, S, hidden_size] or [B * S, hidden_size], float32 or float16.
             key_tensor, value_tensor: [B, T, hidden_size] or [B * T, hidden_size], float32 or float16.
-            attention_mask: [B, S, T] or [B, H or 1, S, T]: 1 keeps a key, 0 adds -10000 to its score; or None.
+            attention_mask: [B, S, T] or [B, H or 1, S, T]: 1 keeps a key, 0 adds -10000 to its score.
             key_past, value_past: float16 [B, H, D, T] and [B, H, T, D]; needed after the first iteration.
-            batch_valid_length: int32 [B], with use_past. In the first iteration the presents are zero from there
-                on; later (S and T of the inputs being 1, and [B, 1, T] the mask's shape) it is the new token's
+            batch_valid_length: int32 [B], with use_past. In the first iteration the presents are zero from
+                there on; later (S and T of the inputs being 1, the mask [B, 1, T]) it is the new token's
                 position.
             training: in place of the attribute.
             present: whether the presents are wanted.
