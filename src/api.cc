@@ -407,3 +407,27 @@ quire_status quire_prepare_directml_multihead_attention1(const quire_plan* plan,
                                                          quire_run** run) {
     return prepare_only(plan, args, Operator::directml_multihead_attention1, prepare_directml, run);
 }
+
+void quire_mindspore_multi_head_attention_desc_init(quire_mindspore_multi_head_attention_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->hidden_dropout_rate = desc->attention_dropout_rate = 0.1f;
+    desc->compute_dtype = QUIRE_F16;
+    desc->softmax_compute_type = desc->param_init_type = QUIRE_F32;
+}
+
+quire_status quire_mindspore_multi_head_attention_plan(quire_context* context,
+                                                       const quire_mindspore_multi_head_attention_desc* desc,
+                                                       quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::mindspore_multi_head_attention, make_mindspore);
+}
+
+quire_status quire_mindspore_multi_head_attention(const quire_plan* plan,
+                                                  const quire_mindspore_multi_head_attention_args* args) {
+    return run_now(plan, args, Operator::mindspore_multi_head_attention, prepare_mindspore);
+}
+
+quire_status quire_prepare_mindspore_multi_head_attention(
+    const quire_plan* plan, const quire_mindspore_multi_head_attention_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::mindspore_multi_head_attention, prepare_mindspore, run);
+}

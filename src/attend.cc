@@ -98,4 +98,10 @@ void load_bias(const AttentionProblem& p, const Item& item, int64_t row, int64_t
     }
 }
 
+void drop(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count,
+          float* probabilities, int64_t stride) {
+    const int group = p.spec->group();
+    p.drop(item.b, row / group, item.kv_head * group + int(row % group), begin, count, probabilities, stride);
+}
+
 }  // namespace quire

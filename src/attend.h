@@ -60,4 +60,9 @@ float cap_factor(const AttentionSpec& spec);
 void load_bias(const AttentionProblem& problem, const Item& item, int64_t row, int64_t begin, int64_t count,
                float* bias, int64_t stride);
 
+// Dropout among the probabilities of query row `row`, which the softmax has summed: they are `stride` floats
+// apart.
+void drop(const AttentionProblem& problem, const Item& item, int64_t row, int64_t begin, int64_t count,
+          float* probabilities, int64_t stride);
+
 }  // namespace quire

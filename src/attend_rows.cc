@@ -82,6 +82,9 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     kernels.qk({s.query, block.key, s.key_scales, s.scores, padded, {next.key, next.key_scale}});
     kernels.softmax(
         {s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});
+    if (p.dropout)
+        for (int64_t r = 0; r < rows; ++r)
+            drop(p, item, item.row_begin + r, block.begin, block.count, s.scores + r * kBlock, 1);
     if (kernels.value_scales) kernels.value_scales({block.value_scale, s.value_scales, padded});
     kernels.pv(
         {s.scores, block.value, s.value_scales, s.rescale, s.output, padded, {next.value, next.value_scale}});

@@ -146,6 +146,9 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
                                 s.rescale, count, cap_factor(plan.spec)});
+    if (p.dropout)
+        for (int64_t r = 0; r < panel.rows; ++r)
+            drop(p, item, panel.row_begin + r, begin, count, s.scores + r, panel.lanes);
     kernels.pv({s.scores, s.values, s.rescale, panel.output, count});
 }
 

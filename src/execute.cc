@@ -34,6 +34,21 @@ void stay_loaded() {
         static_cast<void>(dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD));
 }
 
+// A list of copies or projections as one list of items.
+template <typename List>
+int64_t items_of(const List& list) {
+    int64_t items = 0;
+    for (const auto& entry : list) items += entry.items();
+    return items;
+}
+template <typename List, typename Body>
+void run_item_of(const List& list, int64_t item, const Body& body) {
+    for (const auto& entry : list) {
+        if (item < entry.items()) return body(entry, item);
+        item -= entry.items();
+    }
+}
+
 }  // namespace
 
 FloatEnvironment::FloatEnvironment() : caller_(_mm_getcsr()) { _mm_setcsr(kDefaultMxcsr); }
@@ -57,20 +72,20 @@ void Run::start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
         states_.resize(schedule_.states(), attention_plan->value_stride);
         scratch_floats_ = std::max(scratch_floats_, scratch_floats(*attention_plan));
     }
+    for (const std::vector<Projection>* list : {&inputs, &outputs})
+        for (const Projection& p : *list) scratch_floats_ = std::max(scratch_floats_, p.scratch_floats());
     for (std::atomic<int64_t>& next : next_) next.store(0, std::memory_order_relaxed);
 }
 
 int64_t Run::phase_items(int phase) const {
     switch (phase) {
-        case 0: return append_plan_ ? append.n : 0;
-        case 1: {
-            int64_t items = 0;
-            for (const RowCopy& copy : copies) items += copy.items();
-            return items;
-        }
-        case 2: return read_plan_ ? reader_.items() : 0;
-        case 3: return attention_plan_ ? schedule_.items() : 0;
-        default: return attention_plan_ ? schedule_.merges() : 0;
+        case kAppend: return append_plan_ ? append.n : 0;
+        case kInputs: return items_of(inputs);
+        case kCopies: return items_of(copies);
+        case kRead: return read_plan_ ? reader_.items() : 0;
+        case kAttend: return attention_plan_ ? schedule_.items() : 0;
+        case kMerge: return attention_plan_ ? schedule_.merges() : 0;
+        default: return items_of(outputs);
     }
 }
 
@@ -82,10 +97,14 @@ void Run::prepare_worker(int worker) {
 
 void Run::run_item(int phase, int64_t index, int worker) {
     Scratch& scratch = *scratch_[worker];
-    if (phase == 0) return append_token(index, scratch);
-    if (phase == 1) return copy_row(index);
-    if (phase == 2) return reader_.run_item(index, scratch);
-    if (phase == 3) return attend_item(schedule_.item(index), scratch);
+    if (phase == kAppend) return append_token(index, scratch);
+    if (phase == kInputs || phase == kOutputs)
+        return run_item_of(phase == kInputs ? inputs : outputs, index,
+                           [&](const Projection& p, int64_t item) { p.run_item(item, scratch); });
+    if (phase == kCopies)
+        return run_item_of(copies, index, [](const RowCopy& copy, int64_t item) { copy.run_item(item); });
+    if (phase == kRead) return reader_.run_item(index, scratch);
+    if (phase == kAttend) return attend_item(schedule_.item(index), scratch);
     scratch.reset();
     float* merged = scratch.floats(size_t(attention_plan_->value_stride));
     merge_item(*attention_plan_, attention, schedule_.merge(index), states_, merged);
@@ -101,13 +120,6 @@ void Run::attend_item(const Item& item, Scratch& scratch) {
         attend_rows(plan, attention, item, scratch, states_);
     } else {
         attend_tiles(plan, attention, item, scratch, states_);
-    }
-}
-
-void Run::copy_row(int64_t item) const {
-    for (const RowCopy& copy : copies) {
-        if (item < copy.items()) return copy.run_item(item);
-        item -= copy.items();
     }
 }
 
@@ -172,7 +184,8 @@ Executor::~Executor() = default;
 void Executor::run(Run& run) {
     int64_t most = 0;
     for (int phase = 0; phase < Run::kPhases; ++phase) most = std::max(most, run.phase_items(phase));
-    bool inline_run = num_threads_ == 1 || most <= 1;
+    const int threads = run.max_threads ? std::min(run.max_threads, num_threads_) : num_threads_;
+    bool inline_run = threads == 1 || most <= 1;
     if (!inline_run && !may_use_tbb()) {
         say_("quire: runs inline: this process was forked from one that used oneTBB");
         inline_run = true;
@@ -193,7 +206,7 @@ void Executor::run(Run& run) {
             if (items == 0) continue;
             // One task a thread, each taking the next item: items are long, and this keeps their order.
             tbb::parallel_for(
-                0, int(std::min<int64_t>(num_threads_, items)),
+                0, int(std::min<int64_t>(threads, items)),
                 [&](int) {
                     FloatEnvironment environment;
                     const int worker = tbb::this_task_arena::current_thread_index();

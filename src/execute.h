@@ -9,6 +9,7 @@
 #include "src/attend.h"
 #include "src/copy.h"
 #include "src/plan.h"
+#include "src/project.h"
 #include "src/read.h"
 #include "src/schedule.h"
 
@@ -28,15 +29,23 @@ public:
     AttentionProblem attention;
     std::vector<RowCopy>
         copies;  // run before attention, beside each other: none may read what another writes
-    std::vector<char> workspace;  // tensors of the operator's own, kept from call to call
+    std::vector<Projection> inputs, outputs;  // before the copies, and after attention; the same rule
+    int max_threads = 0;                      // of quire's own; 0: the context's
+    std::vector<char> workspace;              // tensors of the operator's own, kept from call to call
 
     // Empties what the last call left, keeping memory.
-    void clear() { copies.clear(); }
+    void clear() {
+        copies.clear();
+        inputs.clear();
+        outputs.clear();
+        max_threads = 0;
+    }
     // Plans may be null. Builds the schedule and all memory.
     void start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
                const AttentionPlan* attention_plan, const ReadPlan* read_plan = nullptr);
 
-    static constexpr int kPhases = 5;  // append, copies, read, attend, merge
+    // A phase may read what those before it wrote.
+    enum Phase { kAppend, kInputs, kCopies, kRead, kAttend, kMerge, kOutputs, kPhases };
     int64_t phase_items(int phase) const;
     // Memory of one worker, then items of a phase; a worker is used by one thread at a time.
     void prepare_worker(int worker);
@@ -50,7 +59,6 @@ public:
 
 private:
     void append_token(int64_t token, Scratch& scratch);
-    void copy_row(int64_t item) const;
     void attend_item(const Item& item, Scratch& scratch);
 
     std::shared_ptr<Context> context_;

@@ -48,10 +48,13 @@ void attend_row(const AttentionProblem& p, int64_t b, int64_t i, int h) {
         const double s = scores[size_t(t - range.begin)];
         if (s == -INFINITY) continue;  // hidden: its value does not count, even NaN
         const double weight = std::exp(s - top);
+        float factor = 1;
+        if (p.dropout) p.drop(b, i, h, t, 1, &factor, 1);
         const int64_t row = p.cache.row(b, t);
         decode_row(spec.value_format, spec.Dv, p.cache.value.at(b, row, h / spec.group()),
                    p.cache.value_scale.at(b, row, h / spec.group()), value.data());
-        for (int d = 0; d < spec.Dv; ++d) sums[size_t(d)] += weight * double(value[size_t(d)]);
+        for (int d = 0; d < spec.Dv; ++d)
+            sums[size_t(d)] += weight * double(factor) * double(value[size_t(d)]);
         total += weight;
     }
     for (int d = 0; d < spec.Dv; ++d)

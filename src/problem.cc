@@ -148,6 +148,14 @@ Status check_key_ranges(const quire_attention_args& args, AttentionProblem* p) {
     return {};
 }
 
+Status check_dropout(const quire_attention_args& args, AttentionProblem* p) {
+    if (!(args.dropout_rate >= 0 && args.dropout_rate < 1))
+        return invalid("dropout_rate is %g: must be at least 0 and less than 1", double(args.dropout_rate));
+    QUIRE_TRY(check_range("dropout_step", args.dropout_step, 0, UINT32_MAX));
+    p->dropout = {args.dropout_rate, uint64_t(args.dropout_seed), uint32_t(args.dropout_step)};
+    return {};
+}
+
 Status check_outputs(const quire_attention_args& args, AttentionProblem* p) {
     const AttentionSpec& spec = *p->spec;
     const int64_t S = p->queries_at.uniform;
@@ -368,6 +376,7 @@ Status make_attention_problem(const AttentionSpec& spec, const quire_attention_a
     }
     QUIRE_TRY(check_range("decoding_batches", args.decoding_batches, 0, p.B));
     p.decoding_batches = args.decoding_batches;
+    QUIRE_TRY(check_dropout(args, &p));
     return check_outputs(args, &p);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/cache_view.h"
+#include "src/dropout.h"
 
 namespace quire {
 
@@ -78,6 +79,7 @@ struct AttentionProblem {
     int num_terms = 0;
     const UnalignedFloat* sinks = nullptr;  // [H], sink_stride apart
     int64_t sink_stride = 0;
+    Dropout dropout;  // of probabilities: plane b * H + h, row i, column t
 
     int64_t queries(int64_t b) const { return queries_at.length(b); }
     int64_t keys(int64_t b) const { return keys_at.length(b); }
@@ -87,6 +89,11 @@ struct AttentionProblem {
     // Keys that query i of sequence b sees, before any term.
     KeyRange visible(int64_t b, int64_t i) const;
     float sink(int head) const { return sinks[head * sink_stride]; }
+    // Drops among the probabilities that query i, head h gives keys begin .. begin + count.
+    void drop(int64_t b, int64_t i, int h, int64_t begin, int64_t count, float* probabilities,
+              int64_t stride) const {
+        dropout.apply(uint32_t(b * spec->H + h), uint32_t(i), begin, count, probabilities, stride);
+    }
     void add_term(const ScoreTerm& term) { terms[num_terms++] = term; }
 };
 

@@ -191,6 +191,19 @@ TEST(Init, Pmx) {
     EXPECT_EQ(d.scale_type, QUIRE_NONE);
 }
 
+TEST(Init, Mindspore) {
+    const auto d = initialised(quire_mindspore_multi_head_attention_desc_init);
+    EXPECT_EQ(d.hidden_dropout_rate, 0.1f);
+    EXPECT_EQ(d.attention_dropout_rate, 0.1f);
+    EXPECT_EQ(d.compute_dtype, QUIRE_F16);
+    EXPECT_EQ(d.softmax_compute_type, QUIRE_F32);
+    EXPECT_EQ(d.param_init_type, QUIRE_F32);
+    EXPECT_EQ(d.use_past, 0);
+    EXPECT_EQ(d.parallel_config, 0);
+    EXPECT_EQ(d.dense1_weight, nullptr);
+    EXPECT_EQ(d.precision, QUIRE_PRECISION_HIGHEST);
+}
+
 // ---- version ----
 
 TEST(Version, IsThatOfTheHeader) {

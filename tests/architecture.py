@@ -19,12 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # so are patterns joined by | (a context owns its executor, which reports to it).
 ORDER = """
     include/quire/quire
-    src/half src/status src/format src/target
+    src/half src/status src/format src/target src/dropout
     jit/args jit/code_memory jit/code_cache jit/emitter jit/math jit/row_loader* \
         jit/kernel_key jit/prefetch jit/qk jit/softmax jit/pv jit/quantise|jit/append jit/pack jit/tile_products jit/merge \
         jit/decode jit/prefill jit/dump jit/kernels
     src/tensors src/cache_view src/problem* src/portable src/select src/plan src/schedule src/combine \
-        src/transpose src/attend* src/copy src/read \
+        src/transpose src/attend* src/copy src/read src/dense src/project \
         src/execute|src/context
     src/ops/*
     src/api
@@ -38,6 +38,10 @@ PUBLIC_ONLY = ("bench/", "examples/", "python/")
 # One file knows oneTBB; tests may use it as a caller's own thread pool.
 TBB_INCLUDE = re.compile(r"(oneapi/)?tbb[/.]")
 TBB_FILE = "src/execute.cc"
+
+# One file knows oneDNN, and the OpenMP that it may be built with.
+ONEDNN_INCLUDE = re.compile(r"(oneapi/dnnl/|dnnl|omp\.h)")
+ONEDNN_FILE = "src/dense.cc"
 
 # Only the emitter (and the table of targets) may tell AVX2 from AVX-512.
 ISA_TEST = re.compile(r"\b(is_zmm|is_ymm|is_avx512|is_avx2|has_avx512\w*|isZMM|isYMM|getKind|tAVX512\w*)\b")
@@ -113,6 +117,13 @@ def check_tbb(path, text):
                 yield f"{path}:{number}: includes {header}; only {TBB_FILE} may know oneTBB"
 
 
+def check_onednn(path, text):
+    if path != ONEDNN_FILE:
+        for number, header in includes_of(text):
+            if ONEDNN_INCLUDE.match(header):
+                yield f"{path}:{number}: includes {header}; only {ONEDNN_FILE} may know oneDNN"
+
+
 def check_isa_tests(path, text):
     if any(fnmatch.fnmatchcase(path, pattern) for pattern in ISA_FILES):
         return
@@ -178,7 +189,7 @@ def check_named_tests(path, text):
                     yield f"{path}:{number}:{feature}: a cell names no test: {cell!r}"
 
 
-CODE_CHECKS = (check_order, check_public_only, check_tbb, check_isa_tests, check_length)
+CODE_CHECKS = (check_order, check_public_only, check_tbb, check_onednn, check_isa_tests, check_length)
 
 
 def check_file(path, text):
@@ -234,6 +245,8 @@ def self_test():
         ("jit/qk.cc", "  #  include <jit/pv.h>\n", "stands above it"),
         ("src/plan.cc", "#include <tbb/task_arena.h>\n", "may know oneTBB"),
         ("src/context.cc", "#include <oneapi/tbb/task_arena.h>\n", "may know oneTBB"),
+        ("src/project.cc", "#include <oneapi/dnnl/dnnl.hpp>\n", "may know oneDNN"),
+        ("src/dense.cc", "#include <oneapi/dnnl/dnnl.hpp>\n", None),
         ("bench/decode.cc", '#include "src/plan.h"\n', "only the public header"),
         ("jit/qk.cc", "if (q.is_zmm()) {}\n", "tell AVX2 from AVX-512"),
         ("docs/x.md", f"see {home}\n", "a machine's path"),

@@ -221,6 +221,12 @@ typedef struct quire_attention_args {
     const quire_tensor *key_end;     /* INT64 [B] */
     const quire_tensor *tree_mask;   /* INT64 [n, words]: bit j % 64 of word j / 64 of a query token says whether it
                                         sees new key j of its sequence (key T - S + j); older keys are seen. Or NULL */
+    float dropout_rate;   /* of probabilities, after the softmax: 0 (none) to less than 1. Those kept are multiplied by
+                             1 / (1 - rate); lse does not change. Probability (b, h, i, t) of query i of sequence b is
+                             dropped where word t % 4 of Philox4x32-10 with the key dropout_seed and the counter (t / 4, i,
+                             b * H + h, dropout_step) is less than rate * 2^32 */
+    int64_t dropout_seed; /* any value */
+    int64_t dropout_step; /* 0 to 2^32 - 1: another one gives another pattern */
 } quire_attention_args;
 
 QUIRE_API quire_status quire_attention(const quire_plan *plan, const quire_attention_args *args);
@@ -617,6 +623,79 @@ QUIRE_API quire_status quire_directml_multihead_attention1(const quire_plan *pla
                                                            const quire_directml_multihead_attention1_args *args);
 QUIRE_API quire_status quire_prepare_directml_multihead_attention1(
     const quire_plan *plan, const quire_directml_multihead_attention1_args *args, quire_run **run);
+
+/* ---- MindSpore, nn.transformer.MultiHeadAttention ------------------------------------------------------- */
+
+/* A layer: MultiHeadAttention(query, key, value) = Dropout(Concat(heads) W^O + b^O), with
+ *     q = query_tensor W1^T + b1,  k = key_tensor W2^T + b2,  v = value_tensor W3^T + b3, by heads of hidden_size /
+ *     num_heads elements, and head = Dropout(softmax(q . k / sqrt(D) + (1 - attention_mask) * -10000)) v.
+ * Its plan is the layer's handle: it holds the weights, which are read and packed while it is made and may be freed
+ * after; quire_plan_destroy destroys it. Letters: B is batch_size, S src_seq_length, T tgt_seq_length, H num_heads,
+ * D hidden_size / num_heads (at most 1024). The products with weights run through oneDNN, on the instruction set that it
+ * chooses (on "portable" as plain loops), in the threads of quire or of its caller's slices; quire_plan_explain says
+ * which. Unlike the other operators, a layer's calls allocate a little memory. */
+typedef struct quire_mindspore_multi_head_attention_desc {
+    size_t struct_size;
+    int32_t batch_size;     /* B, as all lengths here >= 1 */
+    int32_t src_seq_length; /* S: tokens of query_tensor */
+    int32_t tgt_seq_length; /* T: tokens of key_tensor and value_tensor; S where use_past */
+    int32_t hidden_size;    /* a multiple of num_heads */
+    int32_t num_heads;
+    float hidden_dropout_rate;    /* of the output; 0 to less than 1; 0.1 by init. Only in training, see args */
+    float attention_dropout_rate; /* of the probabilities; 0.1 by init */
+    quire_type compute_dtype;        /* F16 (by init) or F32: inputs and weights are rounded to it, and so are q, k, v,
+                                        attention's output and the layer's. Sums are in float32 in either */
+    quire_type softmax_compute_type; /* F32 (by init) or F16. Either way it is computed in float32 */
+    quire_type param_init_type;      /* F32 (by init) or F16: of the weights and biases given here */
+    int32_t use_past;                /* 0 or 1: the layer is used for incremental prediction */
+    int32_t parallel_config;         /* most threads of the context that a call uses; 0: all. Slices: as many as the
+                                        caller has */
+    const quire_tensor *dense1_weight, *dense1_bias;         /* of queries: [hidden_size (out), hidden_size (in)], and
+                                                                [hidden_size] */
+    const quire_tensor *dense2_weight, *dense2_bias;         /* of keys, likewise */
+    const quire_tensor *dense3_weight, *dense3_bias;         /* of values */
+    const quire_tensor *projection_weight, *projection_bias; /* of the output: [hidden_size (in), hidden_size (out)] */
+    quire_precision precision;       /* extension: of attention */
+} quire_mindspore_multi_head_attention_desc;
+
+QUIRE_API void quire_mindspore_multi_head_attention_desc_init(quire_mindspore_multi_head_attention_desc *desc);
+QUIRE_API quire_status quire_mindspore_multi_head_attention_plan(
+    quire_context *context, const quire_mindspore_multi_head_attention_desc *desc, quire_plan **plan);
+
+/* One call. Rows [S, hidden_size] of the inputs come as [B, S, hidden_size] or [B * S, hidden_size]; their last
+ * dimension has stride 1, each may be F32 or F16 whatever compute_dtype is.
+ *
+ * attention_mask: 1 keeps a key, 0 adds -10000 to its score (a key is not hidden by that: a row of zeros alone gets the
+ * softmax of its scores, as far as float32 keeps them beside -10000), and what is between does so in proportion.
+ *
+ * use_past, is_first_iteration 1: as without a past, all T keys being attended to as the mask says; the presents are
+ * zero from position batch_valid_length[b] on. key_past and value_past are not read, and may be NULL.
+ * use_past, is_first_iteration 0: one token a sequence (S and the tokens of key_tensor are 1 in the shapes below).
+ * It becomes position batch_valid_length[b] and sees positions 0 .. batch_valid_length[b] as the mask says; what the past
+ * holds after them has no effect. The presents are the past with the new position in place of what it held there. */
+typedef struct quire_mindspore_multi_head_attention_args {
+    size_t struct_size;
+    const quire_tensor *query_tensor;   /* [B, S, hidden_size] or [B * S, hidden_size], F32 or F16 */
+    const quire_tensor *key_tensor;     /* [B, T, hidden_size] or [B * T, hidden_size], F32 or F16 */
+    const quire_tensor *value_tensor;   /* as key_tensor */
+    const quire_tensor *attention_mask; /* [B, S, T] or [B, H or 1, S, T], F32 or F16; NULL: none */
+    const quire_tensor *key_past;       /* F16 [B, H, D, T]; with use_past only */
+    const quire_tensor *value_past;     /* F16 [B, H, T, D] */
+    const quire_tensor *batch_valid_length; /* INT32 [B]: tokens computed so far, 0 .. T in the first iteration (those of
+                                               this call), else 0 .. T - 1; with use_past only, and then required */
+    int32_t is_first_iteration;         /* 0 or 1; counts where use_past */
+    int32_t training;                   /* 0: nothing is dropped; 1: the rates of the layer count */
+    int64_t dropout_seed, dropout_step; /* as in quire_attention_args. Element (row, column) of the [B * S, hidden_size]
+                                           output is that of plane 2^32 - 1 (in place of b * H + h) */
+    const quire_tensor *output;         /* as query_tensor, of its type, in either shape; written */
+    const quire_tensor *layer_present_0; /* keys [B, H, D, T], compute_dtype, or NULL; written */
+    const quire_tensor *layer_present_1; /* values [B, H, T, D], compute_dtype, or NULL; written */
+} quire_mindspore_multi_head_attention_args;
+
+QUIRE_API quire_status quire_mindspore_multi_head_attention(
+    const quire_plan *plan, const quire_mindspore_multi_head_attention_args *args);
+QUIRE_API quire_status quire_prepare_mindspore_multi_head_attention(
+    const quire_plan *plan, const quire_mindspore_multi_head_attention_args *args, quire_run **run);
 
 #ifdef __cplusplus
 }

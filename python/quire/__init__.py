@@ -21,7 +21,7 @@ nothing was written then. Calls release the GIL, and may come from many threads 
     (1, 8, 64)
 """
 
-from . import directml, onnx, pmx
+from . import directml, mindspore, onnx, pmx
 from ._quire import (
     Context,
     Error,
@@ -44,6 +44,7 @@ __all__ = [
     "directml",
     "explain",
     "merge_states",
+    "mindspore",
     "num_threads",
     "onnx",
     "pack_int4",

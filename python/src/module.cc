@@ -60,4 +60,6 @@ NB_MODULE(_quire, module) {
     bind_pmx_key_value_cache(pmx, dynamic_batching);
     nb::module_ directml = module.def_submodule("directml", "Operators of DirectML.");
     bind_directml(directml);
+    nb::module_ mindspore = module.def_submodule("mindspore", "Layers of MindSpore.");
+    bind_mindspore(mindspore);
 }

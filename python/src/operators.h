@@ -38,5 +38,6 @@ void bind_pmx_static(nanobind::module_& module);
 void bind_pmx_attention(nanobind::module_& pmx, nanobind::module_& dynamic_batching);
 void bind_pmx_key_value_cache(nanobind::module_& pmx, nanobind::module_& dynamic_batching);
 void bind_directml(nanobind::module_& module);
+void bind_mindspore(nanobind::module_& module);
 
 }  // namespace quire_python

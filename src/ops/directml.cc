@@ -1,6 +1,7 @@
 // DML_MULTIHEAD_ATTENTION1: its attributes and tensors -> the copies and the attention problem of the common
 // path.
 #include "src/ops/directml.h"
+#include "src/ops/workspace.h"
 
 #include <cmath>
 
@@ -9,27 +10,6 @@ namespace {
 
 using namespace directml;
 using Desc = quire_directml_multihead_attention1_desc;
-
-// ---- memory of the run ----
-
-size_t up_to_64(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-// Pieces of Run::workspace, one after the other.
-class Workspace {
-public:
-    Workspace(std::vector<char>* memory, size_t bytes) {
-        if (memory->size() < bytes + 64) memory->resize(bytes + 64);
-        at_ = reinterpret_cast<char*>(up_to_64(reinterpret_cast<size_t>(memory->data())));
-    }
-    char* take(size_t bytes) {
-        char* begin = at_;
-        at_ += up_to_64(bytes);
-        return begin;
-    }
-
-private:
-    char* at_;
-};
 
 size_t bytes_of_rows(quire_type type, int64_t B, int64_t tokens, int heads, int size) {
     return size_t(bytes_of(type, B * tokens * heads * size));

@@ -75,6 +75,7 @@ const char* operator_name(Operator op) {
         case Operator::pmx_multi_head_attention: return "quire_pmx_multi_head_attention";
         case Operator::pmx_key_value_cache: return "quire_pmx_key_value_cache";
         case Operator::directml_multihead_attention1: return "quire_directml_multihead_attention1";
+        case Operator::mindspore_multi_head_attention: return "quire_mindspore_multi_head_attention";
     }
     return "";
 }

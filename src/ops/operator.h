@@ -19,7 +19,8 @@ enum class Operator {
     pmx_multi_head_cache_attention,
     pmx_multi_head_attention,
     pmx_key_value_cache,
-    directml_multihead_attention1
+    directml_multihead_attention1,
+    mindspore_multi_head_attention
 };
 
 struct PmxLayout;  // src/ops/pmx_common.h
@@ -34,6 +35,17 @@ struct DirectmlSpec {
     float mask_filter_value;
 };
 
+// A layer: sizes, and its weights, packed.
+struct MindsporeSpec {
+    int64_t B, S, T;  // batch_size, src_seq_length, tgt_seq_length
+    int hidden;
+    float hidden_dropout, attention_dropout;
+    bool use_past;
+    int threads;
+    enum { kQuery, kKey, kValue, kOutput, kLayers };
+    std::shared_ptr<const DenseWeights> dense[kLayers];
+};
+
 const char* operator_name(Operator op);
 
 }  // namespace quire
@@ -46,6 +58,7 @@ struct quire_plan {
     quire::ReadPlan read;
     quire::PmxCacheSpec pmx{};
     quire::DirectmlSpec directml{};
+    quire::MindsporeSpec mindspore{};
     std::string explain;
 };
 
@@ -112,6 +125,10 @@ Status prepare_pmx_key_value_cache(const quire_plan& plan, const quire_pmx_key_v
 Status make_directml(const quire_directml_multihead_attention1_desc& desc, quire_plan* plan);
 Status prepare_directml(const quire_plan& plan, const quire_directml_multihead_attention1_args& args,
                         Run* run);
+
+Status make_mindspore(const quire_mindspore_multi_head_attention_desc& desc, quire_plan* plan);
+Status prepare_mindspore(const quire_plan& plan, const quire_mindspore_multi_head_attention_args& args,
+                         Run* run);
 
 Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, const quire_tensor* output_b,
                     const quire_tensor* lse_b, const quire_tensor* output, const quire_tensor* lse);

@@ -5,16 +5,12 @@ import re
 import contexts
 import golden
 import golden_directml
+import golden_mindspore
 import golden_onnx
 import numpy as np
 import pytest
 import quire
 import reference
-
-# Families of operators that are not built yet. Cases of a family in neither this set nor RUNNERS fail.
-NOT_YET = {
-    "mindspore_mha",
-}
 
 
 def run_multi_head_cache_attention(case, inputs, context):
@@ -89,6 +85,7 @@ RUNNERS = {
     "features_attention": run_attention,
     "features_dynamic_mhca": run_multi_head_cache_attention,
     "features_merge_states": run_merge_states,
+    "mindspore_mha": golden_mindspore.run,
     "pmx_dynamic_kvcache": run_pmx_with_cache,
     "pmx_dynamic_mha": run_pmx_attention,
     "pmx_dynamic_mhca": run_multi_head_cache_attention,
@@ -114,20 +111,18 @@ def test_the_full_set_is_there():
         pytest.skip("GOLDEN CASES MISSING: only the bundled ones run; QUIRE_GOLDEN_DIR names the full set")
 
 
+def test_every_family_is_known():
+    assert {case.family for case in golden.cases()} <= RUNNERS.keys()
+
+
 def test_there_are_cases():
     assert golden.cases(), f"no cases in {golden.folder()}"
     assert len({case.id for case in golden.cases()}) == len(golden.cases()), "two cases of one name"
-    assert not RUNNERS.keys() & NOT_YET
-
-
-@pytest.mark.parametrize("family", sorted(NOT_YET))
-def test_not_yet(family):
-    pytest.skip(f"NOT_YET: {len(golden.cases_of(family))} golden cases of {family}")
 
 
 @pytest.mark.parametrize("threading", contexts.THREADINGS)
 @pytest.mark.parametrize("target", contexts.TARGETS)
-@pytest.mark.parametrize("case", [c for c in golden.cases() if c.family not in NOT_YET], ids=lambda c: c.id)
+@pytest.mark.parametrize("case", golden.cases(), ids=lambda c: c.id)
 def test_golden(case, target, threading):
     assert case.family in RUNNERS, f"{case.id}: nothing here can run a case of the family {case.family}"
     context = contexts.context(target, threading)

@@ -4,6 +4,7 @@ import golden
 import numpy as np
 import pytest
 import reference
+import reference_mindspore
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,19 @@ def test_merge_states(case):
     golden.check(
         case, {"attn_output": output.astype(inputs["output_a"].dtype), "lse": lse.astype(np.float32)}
     )
+
+
+@pytest.mark.parametrize("case", golden.cases_of("mindspore_mha"), ids=lambda case: case.id)
+def test_mindspore_multi_head_attention(case):
+    inputs, attributes = case.load()["in"], case.entry["attributes"]
+    weights = {name: inputs.pop(name) for name in list(inputs) if "." in name}
+    inputs["B"] = attributes["batch_size"]
+    query = inputs["query_tensor"]
+    output, *presents = reference_mindspore.multi_head_attention(
+        inputs, weights, num_heads=attributes["num_heads"], compute_dtype=attributes["compute_dtype"],
+        incremental=attributes["use_past"] and not attributes["is_first_iteration"],
+    )  # fmt: skip
+    results = {"output": output.reshape(query.shape).astype(query.dtype)}
+    for i, present in enumerate(presents):
+        results[f"layer_present_{i}"] = present.astype(attributes["compute_dtype"])
+    golden.check(case, results)
