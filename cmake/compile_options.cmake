@@ -15,7 +15,9 @@ function(quire_compile_options target)
     endif()
     if(QUIRE_SANITIZE)
         target_compile_options(${target} PRIVATE
-            -fsanitize=${QUIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+            -fsanitize=${QUIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+            # Generated functions do not have clang's type signature in front of them.
+            $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fno-sanitize=function>)
         target_link_options(${target} PUBLIC -fsanitize=${QUIRE_SANITIZE})
     endif()
 endfunction()

@@ -1,5 +1,6 @@
 # One executable. It links the static library because tests reach the private headers.
 find_package(GTest REQUIRED)
+find_package(rapidcheck CONFIG REQUIRED)
 include(GoogleTest)
 
 file(GLOB quire_test_sources CONFIGURE_DEPENDS tests/*.cc tests/*.c tests/support/*.cc)
@@ -9,7 +10,8 @@ quire_compile_options(quire_tests)
 target_include_directories(quire_tests PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(quire_tests SYSTEM PRIVATE ${QUIRE_XBYAK_INCLUDE_DIR})
 target_compile_definitions(quire_tests PRIVATE QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-target_link_libraries(quire_tests PRIVATE quire_static GTest::gtest GTest::gtest_main Threads::Threads)
+target_link_libraries(quire_tests PRIVATE quire_static GTest::gtest GTest::gtest_main rapidcheck
+    Threads::Threads)
 
 # tests/*.c show that quire.h is C99.
 set_target_properties(quire_tests PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)

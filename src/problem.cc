@@ -51,13 +51,9 @@ Status check_mask(const quire_tensor* tensor, AttentionProblem* p) {
     if (t.type != QUIRE_F32 && t.type != QUIRE_F16 && t.type != QUIRE_BF16 && t.type != QUIRE_BOOL)
         return invalid("attn_mask has type %s: must be f32, f16, bf16 or bool", type_text(t.type).c_str());
     if (t.rank < 2 || t.rank > 4) return invalid("attn_mask has rank %d: must be 2, 3 or 4", t.rank);
+    QUIRE_TRY(t.rank == 4 ? check_batch_mask_shape(t, *p) : check_mask_shape(t, *p));
     ScoreTerm term = tensor_term(t.type == QUIRE_BOOL ? ScoreTerm::hide_where_zero : ScoreTerm::add, t);
-    if (t.rank == 4) {
-        QUIRE_TRY(check_batch_mask_shape(t, *p));
-    } else {
-        QUIRE_TRY(check_mask_shape(t, *p));
-        term.packed = true;
-    }
+    term.packed = t.rank != 4;
     if (p->n > 0 && t.data != nullptr) p->add_term(term);
     return {};
 }
@@ -92,6 +88,7 @@ Status check_queries(const quire_attention_args& args, AttentionProblem* p) {
     if (args.seqstarts != nullptr)
         return invalid("seqstarts is given: must be NULL with a query [B, S, H, D]");
     p->B = args.query->shape[0];
+    QUIRE_TRY(check_batch("query", p->B));
     p->queries_at.uniform = args.query->shape[1];
     p->n = p->B * p->queries_at.uniform;
     return {};
@@ -307,8 +304,7 @@ ScoreTerm tensor_term(ScoreTerm::Kind kind, const quire_tensor& t) {
     term.base = static_cast<const char*>(t.data);
     term.type = t.type;
     int64_t* strides[] = {&term.batch_stride, &term.head_stride, &term.row_stride, &term.column_stride};
-    for (int i = 0; i < t.rank; ++i)
-        *strides[4 - t.rank + i] = t.shape[i] > 1 ? bytes_of(t.type, t.strides[i]) : 0;
+    for (int i = 0; i < t.rank; ++i) *strides[4 - t.rank + i] = stride_bytes(t, i);
     return term;
 }
 

@@ -19,6 +19,7 @@ Status check_new_tokens(const quire_append_args& args, AppendProblem* p) {
     QUIRE_TRY(check_rows("new_key", args.new_key, spec.type, "[B, S, Hk, D]", {kAny, kAny, spec.Hk, spec.D},
                          &p->new_key));
     p->B = args.new_key->shape[0];
+    QUIRE_TRY(check_batch("new_key", p->B));
     p->queries_at.uniform = args.new_key->shape[1];
     p->n = p->B * p->queries_at.uniform;
     QUIRE_TRY(check_rows("new_value", args.new_value, spec.type, "[B, S, Hk, Dv]",

@@ -31,6 +31,7 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
     kv_heads_ = plan.spec.Hk;
     items_ = merges_ = states_ = 0;
     sequences_.clear();
+    if (problem.n == 0) return;
     for (int64_t b = 0; b < problem.B; ++b) {
         Sequence s{items_, merges_, states_, problem.queries(b) * group_, 0, 0, kWhole, 1};
         if (!plan.target->jit()) {

@@ -18,8 +18,7 @@ bool add_product(int64_t a, int64_t b, int64_t* sum) {
 
 // The furthest element from the first, in bits, must be addressable.
 Status check_extent(const char* name, const quire_tensor& tensor) {
-    for (int i = 0; i < tensor.rank; ++i)
-        if (tensor.shape[i] == 0) return {};  // strides and data of an empty tensor mean nothing
+    if (is_empty(tensor)) return {};  // its strides and data mean nothing
     int64_t elements = 1, reach = 0;
     for (int i = 0; i < tensor.rank; ++i)
         if (__builtin_mul_overflow(elements, tensor.shape[i], &elements) || elements > kMost)
@@ -47,10 +46,27 @@ std::string shape_text(const quire_tensor& tensor) {
     return text + "]";
 }
 
+bool is_empty(const quire_tensor& tensor) {
+    for (int i = 0; i < tensor.rank; ++i)
+        if (tensor.shape[i] == 0) return true;
+    return false;
+}
+
+int64_t stride_bytes(const quire_tensor& tensor, int dimension) {
+    // An empty tensor's strides were not checked, and may not be addressable.
+    if (tensor.shape[dimension] <= 1 || is_empty(tensor)) return 0;
+    return bytes_of(tensor.type, tensor.strides[dimension]);
+}
+
 RowView row_view(const quire_tensor& t, bool batched) {
-    const auto stride = [&](int i) { return t.shape[i] > 1 ? bytes_of(t.type, t.strides[i]) : 0; };
+    const auto stride = [&](int i) { return stride_bytes(t, i); };
     const int row = batched ? 1 : 0;
     return {static_cast<char*>(t.data), stride(row), stride(row + 1), batched ? stride(0) : 0};
+}
+
+Status check_batch(const char* name, int64_t B) {
+    if (B <= kMaxBatch) return {};
+    return invalid("%s has %lld sequences: must have at most %lld", name, (long long)B, (long long)kMaxBatch);
 }
 
 Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
@@ -91,8 +107,7 @@ Status check_contiguous(const char* name, const quire_tensor& tensor) {
 }
 
 Status check_written(const char* name, const quire_tensor& tensor) {
-    for (int i = 0; i < tensor.rank; ++i)
-        if (tensor.shape[i] == 0) return {};
+    if (is_empty(tensor)) return {};
     for (int i = 0; i < tensor.rank; ++i)
         if (tensor.shape[i] > 1 && tensor.strides[i] == 0)
             return invalid("%s has stride 0 in dimension %d: must keep its elements apart, it is written",

@@ -62,9 +62,16 @@ int64_t bytes_of(quire_type type, int64_t elements);
 std::string type_text(quire_type type);
 // "[2, 3]"
 std::string shape_text(const quire_tensor& tensor);
+// A length of 0 in any dimension.
+bool is_empty(const quire_tensor& tensor);
+// 0 where it does not count.
+int64_t stride_bytes(const quire_tensor& tensor, int dimension);
 // Of [rows, heads, ...], or of [B, rows, heads, ...] with `batched`.
 RowView row_view(const quire_tensor& tensor, bool batched);
 
+// Sequences in a tensor [B, ...], which may be empty and say anything.
+constexpr int64_t kMaxBatch = int64_t(1) << 24;
+Status check_batch(const char* name, int64_t B);
 Status check_range(const char* name, int64_t value, int64_t low, int64_t high);
 // Type, rank, shape, data and extent. `letters` is the documented shape ("[n, H, D]"), for the message.
 Status check_tensor(const char* name, const quire_tensor* tensor, quire_type type, const char* letters,

@@ -1,7 +1,7 @@
-// The same bits for any number of threads, any pool, any batch and any place in memory, run after run.
+// The same bits for any number of threads and any pool, run after run. Random batches, orders and places in
+// memory are in property_same.cc.
 #include <gtest/gtest.h>
 
-#include "tests/support/random.h"
 #include "tests/support/run.h"
 
 namespace quire::test {
@@ -27,8 +27,6 @@ const std::vector<Lengths> kBatch = {{1, 70, 1},   {3, 1025, 2}, {40, 300, 3}, {
 
 // For `portable`, which takes its time.
 const std::vector<Lengths> kSmallBatch = {{1, 70, 1}, {3, 105, 2}, {20, 60, 3}, {1, 1100, 4}};
-
-const std::vector<Lengths>& batch_for(const Target& target) { return target.jit() ? kBatch : kSmallBatch; }
 
 std::vector<Case> bases() {
     Case alibi = base(plain_format(QUIRE_F16), plain_format(QUIRE_BF16));
@@ -113,62 +111,10 @@ void check_alone(const Case& c, const Target& target) {
     }
 }
 
-TEST(AttentionSameBits, AloneAndInBatch) {
-    for (const Target* target : targets())
-        for (Case c : bases()) {
-            c.sequences = batch_for(*target);
-            check_alone(c, *target);
-        }
-}
-
 TEST(AttentionSameBits, QuickAloneAndInBatch) {
     Case c = bases()[1];
     c.sequences = kSmallBatch;
     check_alone(c, best_target());
-}
-
-TEST(AttentionSameBits, SequencesPermuted) {
-    Random random(41);
-    for (const Target* target : targets()) {
-        for (Case c : bases()) {
-            c.sequences = batch_for(*target);
-            const Outcome in_order = run_on(c, *target);
-            Case permuted = c;
-            random.shuffle(permuted.sequences);
-            permuted.sequences.insert(permuted.sequences.begin() + 2,
-                                      {0, 9, 99});  // neighbours without queries
-            const Outcome got = run_on(permuted, *target);
-            for (int64_t b = 0; b < permuted.B(); ++b) {
-                const uint64_t id = permuted.id(b);
-                if (id == 99) continue;
-                EXPECT_EQ(part(permuted, got, b), part(c, in_order, int64_t(id) - 1))
-                    << permuted << " on " << target->name;
-            }
-        }
-    }
-}
-
-// Pages in another order, of another size, offsets, dense; the strides of every layout; gaps; alignment.
-TEST(AttentionSameBits, Placement) {
-    for (const Target* target : targets()) {
-        for (Case c : bases()) {
-            c.sequences = {{1, 70, 1}, {3, target->jit() ? 1100 : 30, 2}, {20, 200, 3}};
-            const Outcome wanted = run_on(c, *target);
-            for (int change = 0; change < 12; ++change) {
-                Case other = c;
-                other.order_seed = uint64_t(change) + 2;
-                other.layout = change % 4;
-                other.flush = change % 3 == 0 ? Flush::begin : Flush::end;
-                other.spread = change % 2 == 0;
-                other.placement = change < 2   ? Placement::dense
-                                  : change < 5 ? Placement::offsets
-                                               : Placement::pages;
-                const int pages[] = {1, 3, 16, 128, 7};
-                other.page_size = pages[change % 5];
-                EXPECT_TRUE(run_on(other, *target) == wanted) << other << " on " << target->name;
-            }
-        }
-    }
 }
 
 }  // namespace

@@ -246,8 +246,37 @@ TEST(Accepted, EmptyTensorsOfAnyShape) {
     c.tree_mask.shape[1] = kMax;
     c.attn_mask.shape[1] = 0;
     c.attn_mask.shape[2] = kMax;
-    for (quire_tensor* t : {&c.query, &c.output, &c.lse, &c.tree_mask, &c.attn_mask}) t->strides[0] = kMin;
+    for (const int64_t stride : {kMin, kMax, kMax / 8}) {  // in bytes they would overflow
+        for (quire_tensor* t : {&c.query, &c.output, &c.lse, &c.tree_mask, &c.attn_mask})
+            t->strides[0] = stride;
+        expect_nothing_written(c);
+    }
+}
+
+// As many sequences as there may be, all of them empty, at no cost; one more is refused.
+TEST(Accepted, EmptyBatch) {
+    AttentionCall c(AttentionCall::Keys::dense);
+    c.args.attn_mask = c.args.lse = nullptr;
+    for (quire_tensor* t : {&c.query, &c.key, &c.value, &c.output}) {
+        t->shape[0] = int64_t(1) << 24;
+        t->shape[1] = 0;
+    }
     expect_nothing_written(c);
+    for (quire_tensor* t : {&c.query, &c.key, &c.value, &c.output}) t->shape[0] += 1;
+    quire_plan* plan = nullptr;
+    ASSERT_EQ(c.plan(inline_context(), &plan), QUIRE_OK);
+    expect_error(c.run(plan), "query has 16777217 sequences: must have at most 16777216");
+    quire_plan_destroy(plan);
+}
+
+// Any number of rows without elements.
+TEST(Accepted, EmptyMerge) {
+    MergeCall c;
+    for (quire_tensor* t : {&c.output_a, &c.lse_a, &c.output_b, &c.lse_b, &c.output, &c.lse}) {
+        t->shape[0] = kMax;
+        t->shape[1] = 0;
+    }
+    EXPECT_EQ(c.run(nullptr), QUIRE_OK) << quire_last_error();
 }
 
 TEST(Accepted, OneSequenceWithoutQueries) {

@@ -81,7 +81,7 @@ TEST(ErrorsDirectml, Separate) {
             {"query whose size overflows", [](DirectmlCall& c) { c.query.shape[1] = kMax; },
              "query_tensor has shape [2, 9223372036854775807, 64]: its size must fit in 63 bits"},
             {"too many sequences", [](DirectmlCall& c) { c.query.shape[0] = int64_t(1) << 33; },
-             "batchSize is 8589934592: must be 0 to 2147483648"},
+             "batchSize is 8589934592: must be 0 to 16777216"},
             {"key of query heads", [](DirectmlCall& c) { c.key.shape[2] = 64; },
              "key_tensor has shape [2, 3, 64]: dimension 2 of [B, N, Hk * D] must be 32"},
             {"key of another batch", [](DirectmlCall& c) { c.key.shape[0] = 1; },

@@ -37,6 +37,13 @@
 #define QUIRE_API __attribute__((visibility("default")))
 #endif
 
+/* An enumeration of any int: a value that it does not list is refused, and is no undefined behaviour in C++. */
+#if defined(__cplusplus) && __cplusplus >= 201103L
+#define QUIRE_ENUM(name) enum name : int
+#else
+#define QUIRE_ENUM(name) enum name
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -50,7 +57,7 @@ QUIRE_API const char *quire_version(void);
 
 /* ---- status -------------------------------------------------------------------------------------------- */
 
-typedef enum quire_status {
+typedef QUIRE_ENUM(quire_status) {
     QUIRE_OK = 0,
     QUIRE_INVALID_ARGUMENT = 1, /* the caller broke a rule of this header                              */
     QUIRE_UNSUPPORTED = 2,      /* allowed by the rules, but not available here (the message says what) */
@@ -64,7 +71,7 @@ QUIRE_API const char *quire_last_error(void);
 
 /* ---- tensors ------------------------------------------------------------------------------------------- */
 
-typedef enum quire_type {
+typedef QUIRE_ENUM(quire_type) {
     QUIRE_NONE = 0,
     QUIRE_F32 = 1,
     QUIRE_F16 = 2,
@@ -146,7 +153,7 @@ QUIRE_API void quire_run_release(quire_run *run);
 
 /* Precision of the arithmetic; the reference is float64 attention over the dequantised cache. This version
  * runs all three as `highest`. */
-typedef enum quire_precision {
+typedef QUIRE_ENUM(quire_precision) {
     QUIRE_PRECISION_HIGHEST = 0, /* float32 throughout */
     QUIRE_PRECISION_HIGH = 1,
     QUIRE_PRECISION_MEDIUM = 2
@@ -555,7 +562,7 @@ QUIRE_API quire_status quire_prepare_pmx_key_value_cache(
 /* ---- DirectML, DML_MULTIHEAD_ATTENTION1_OPERATOR_DESC ----------------------------------------------------- */
 
 /* How mask_tensor says which keys are padding, in DirectML's order. Keys count past and new ones together. */
-typedef enum quire_directml_mask_type {
+typedef QUIRE_ENUM(quire_directml_mask_type) {
     QUIRE_DIRECTML_MASK_NONE = 0,                                /* no mask_tensor */
     QUIRE_DIRECTML_MASK_KEY_SEQUENCE_LENGTH = 1,                 /* [1, B]: padding from that key on */
     QUIRE_DIRECTML_MASK_KEY_SEQUENCE_END_START = 2,              /* [2, B]: ends (exclusive), then starts */

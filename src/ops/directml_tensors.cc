@@ -145,7 +145,7 @@ Status read_queries(const AttentionSpec& spec, const Args& a, Tensors* t) {
     }
     t->B = t->query.shape[0];
     t->S = t->query.shape[1];
-    return check_range("batchSize", t->B, 0, int64_t(1) << 31);
+    return check_range("batchSize", t->B, 0, kMaxBatch);
 }
 
 Status read_keys_and_values(const AttentionSpec& spec, const Args& a, Tensors* t) {

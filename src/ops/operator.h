@@ -70,7 +70,8 @@ template <typename T>
 Status copy_in(const char* name, const T* from, T* to) {
     if (from == nullptr) return invalid("%s is NULL: must point at a struct", name);
     const size_t size = from->struct_size;
-    if (size < sizeof(size_t) || size > 65536)
+    // The size of every such struct is a multiple of a pointer's: another one would end within a field.
+    if (size < sizeof(size_t) || size > 65536 || size % sizeof(size_t) != 0)
         return invalid("%s.struct_size is %zu: must be sizeof the struct, %zu", name, size, sizeof(T));
     const char* bytes = reinterpret_cast<const char*>(from);
     for (size_t i = sizeof(T); i < size; ++i)

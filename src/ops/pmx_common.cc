@@ -66,8 +66,7 @@ quire_tensor layer_rows(const PmxCacheSpec& pmx, const quire_tensor& all, int pa
         rows.shape[rows.rank] = all.shape[from];
         rows.strides[rows.rank++] = all.strides[from];
     }
-    for (int i = 0; i < rows.rank; ++i)
-        if (rows.shape[i] == 0) return rows;  // strides and data of an empty tensor mean nothing
+    if (is_empty(rows)) return rows;  // its strides and data mean nothing
     const int64_t layer = pmx.layer_idx > 0 ? pmx.layer_idx * all.strides[at.layer] : 0;
     rows.data = static_cast<char*>(all.data) + bytes_of(all.type, layer + part * all.strides[at.part]);
     return rows;
