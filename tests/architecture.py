@@ -151,6 +151,7 @@ def check_length(path, text):
 # docs/operators.md names tests in backquotes: `test_file.py::test_name` of tests/python, `Suite.Name` of C++.
 OPERATORS_PAGE, FEATURES = "docs/operators.md", "## Features"
 NAMED_TEST = re.compile(r"`(?:tests/python/)?(test_\w+\.py::test_\w+|[A-Z]\w*\.[A-Z]\w*)`")
+TEST_IN_CXX = re.compile(r"^(?:TEST|TEST_P|TEST_F|QUIRE_PROPERTY)\((\w+), (\w+)[,)]", re.MULTILINE)
 NO_FEATURE = "\N{EN DASH}"
 
 
@@ -165,7 +166,7 @@ def all_tests():
     for path in (ROOT / "tests").glob("*.cc"):
         found |= {
             ".".join(name)
-            for name in re.findall(r"^TEST(?:_P|_F)?\((\w+), (\w+)\)", path.read_text(), re.MULTILINE)
+            for name in TEST_IN_CXX.findall(path.read_text())
         }
     return found
 
