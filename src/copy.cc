@@ -23,7 +23,8 @@ void RowCopy::run_item(int64_t index) const {
     const int64_t b = index / blocks(), first = index % blocks() * kBlock;
     const int64_t count = std::min(kBlock, (counts ? counts(b) : rows) - first);
     if (count <= 0) return;
-    const bool by_element = from_step || to_step || (from_type != QUIRE_NONE && from_type != type);
+    const bool by_element = source_type() != type || to_size() != bytes_of(type, 1) ||
+                            (from.base && from_size() != bytes_of(type, 1));
     for (int h = 0; h < heads; ++h)
         if (by_element)
             run_elements(b, first, count, h);
@@ -31,17 +32,20 @@ void RowCopy::run_item(int64_t index) const {
             run_rows(b, first, count, h);
 }
 
+int64_t RowCopy::from_size() const {
+    return from_step == kNextToEachOther ? bytes_of(source_type(), 1) : from_step;
+}
+int64_t RowCopy::to_size() const { return to_step == kNextToEachOther ? bytes_of(type, 1) : to_step; }
+
 // Other types, or elements apart: by columns, which is how a transposed tensor has its elements together.
 void RowCopy::run_elements(int64_t b, int64_t row, int64_t count, int head) const {
-    const quire_type source_type = from_type == QUIRE_NONE ? type : from_type;
-    const int64_t from_size = from_step ? from_step : bytes_of(source_type, 1);
-    const int64_t to_size = to_step ? to_step : bytes_of(type, 1);
     const int64_t first = (begin ? begin(b) : 0) + row, from_first = (from_begin ? from_begin(b) : 0) + row;
     for (int d = 0; d < dim; ++d) {
         for (int64_t i = 0; i < count; ++i) {
             const float value =
-                from.base ? load_number(source_type, from.at(b, from_first + i, head) + d * from_size, 0) : 0;
-            store_number(type, to.at(b, first + i, head) + d * to_size, 0, value);
+                from.base ? load_number(source_type(), from.at(b, from_first + i, head) + d * from_size(), 0)
+                          : 0;
+            store_number(type, to.at(b, first + i, head) + d * to_size(), 0, value);
         }
     }
 }

@@ -16,6 +16,7 @@
 #include "src/attend.h"
 #include "src/dense.h"
 #include "src/dropout.h"
+#include "src/format.h"
 #include "tests/mindspore_call.h"
 #include "tests/support/run.h"
 
@@ -186,6 +187,28 @@ TEST(Mindspore, StridedWeightsAndInputs) {
     const int64_t shape[] = {2, 5, 8};
     strided.value = quire_tensor_of(strided.value.data, QUIRE_F32, 3, shape);
     EXPECT_EQ(strided.result(inline_context()), expected);
+}
+
+// A past may be a view: with one element for all, or of other strides than those of a dense one.
+TEST(Mindspore, StridedPasts) {
+    for (const int64_t stride : {0, 3}) {
+        MindsporeCall dense(Form::next), strided(Form::next);
+        std::vector<uint16_t> wide(200);
+        for (size_t i = 0; i < wide.size(); ++i)
+            store_number(QUIRE_F16, wide.data(), int64_t(i), float(i % 13) - 6);
+        for (quire_tensor* past : {&strided.key_past, &strided.value_past}) {
+            past->data = wide.data();
+            for (int i = 0; i < 4; ++i) past->strides[i] = stride * (4 - i);
+            const quire_tensor& to = past == &strided.key_past ? dense.key_past : dense.value_past;
+            for (int64_t i = 0; i < 2 * 2 * 4 * 4; ++i) {
+                const int64_t place[] = {i / 32, i / 16 % 2, i / 4 % 4, i % 4};
+                int64_t at = 0;
+                for (int d = 0; d < 4; ++d) at += place[d] * past->strides[d];
+                static_cast<uint16_t*>(to.data)[i] = wide[size_t(at)];
+            }
+        }
+        EXPECT_EQ(strided.result(inline_context()), dense.result(inline_context())) << stride;
+    }
 }
 
 TEST(Mindspore, ExplainSaysHowProductsAreMade) {

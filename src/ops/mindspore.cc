@@ -179,7 +179,8 @@ RowCopy Call::copy(const RowView& from, const RowView& to, int64_t rows) const {
 // [B, H, D, T] or [B, H, T, D] as rows of heads; *step: bytes between the elements of a row.
 RowView heads_first(const quire_tensor& t, bool transposed, int64_t* step) {
     const auto stride = [&](int i) { return t.shape[i] > 1 ? bytes_of(t.type, t.strides[i]) : 0; };
-    *step = stride(transposed ? 2 : 3);
+    const int within = transposed ? 2 : 3;
+    *step = t.shape[within] > 1 ? stride(within) : bytes_of(t.type, 1);
     return {static_cast<char*>(t.data), stride(transposed ? 3 : 2), stride(1), stride(0)};
 }
 
@@ -227,7 +228,7 @@ void Call::add_joined(const Rows& key, const Rows& value, const Rows& all_keys, 
     };
     const auto add_all = [&](const Rows& rows, const quire_tensor& past, const Rows& all,
                              const quire_tensor* present, bool transposed) {
-        add(rows, past, view(all), 0, transposed, false);
+        add(rows, past, view(all), bytes_of(spec_.type, 1), transposed, false);
         if (present == nullptr) return;
         int64_t step;
         const RowView to = heads_first(*present, transposed, &step);
