@@ -28,6 +28,7 @@ public:
 
 private:
     void emit_row() {
+        stage("row");
         const int bytes = type_bits(key_.format.scale_type) / 8;
         mov(row_, ptr[rows_]);
         for (int g = 0; g < key_.groups(); g += lanes()) {
@@ -89,6 +90,7 @@ private:
     }
 
     void emit_tiles(int tokens) {
+        stage("tiles of " + std::to_string(tokens) + " keys");
         Label each_tile;
         L(each_tile);
         for (int t = 0; t < tokens; ++t) mov(row_[size_t(t)], ptr[rows_ + 8 * t]);
@@ -116,6 +118,7 @@ private:
     }
 
     void emit_products(const std::vector<Vec>& acc, int tokens, int vec) {
+        stage("products, vector " + std::to_string(vec));
         const std::vector<Vec> k = vecs("k", tokens);
         for (int t = 0; t < tokens; ++t)
             loader_->load(k[size_t(t)], vec, row_[size_t(t)], scales_ + t * key_.scales_stride() * 4);
@@ -129,6 +132,7 @@ private:
 
     // Four accumulators at a time; where fewer are left, any register fills up.
     void emit_sums(const std::vector<Vec>& acc, int tokens) {
+        stage("sums");
         const int total = int(acc.size());
         Temp spare(*this, "spare");
         for (int first = 0; first < total; first += 4) {
