@@ -1,6 +1,9 @@
 // QUIRE_VERBOSE: a line of CSV a call, whose format docs/profiling.md promises; and quire_run_predict, which
 // says the same bytes and flops.
 #include "tests/api_allocations.h"
+#include "tests/directml_call.h"
+#include "tests/mindspore_call.h"
+#include "tests/pmx_calls.h"
 #include "tests/profile_context.h"
 
 namespace quire::test {
@@ -96,12 +99,23 @@ TEST(Verbose, EveryOperatorSaysItsCalls) {
         AppendCall append;
         PmxCall pmx;
         AttentionCall pages, rows(AttentionCall::Keys::int4_rows);
-        std::vector<Call*> calls = {&append, &pmx, &pages, &rows};
+        PmxDynamicAttentionCall pmx_attention;
+        PmxDynamicKeyValueCacheCall pmx_read;
+        PmxCacheAttentionCall pmx_static;
+        PmxAttentionCall pmx_static_attention;
+        PmxKeyValueCacheCall pmx_static_read;
+        DirectmlCall directml;
+        MindsporeCall mindspore;
+        std::vector<Call*> calls = {&append,          &pmx,      &pages,      &rows,
+                                    &pmx_attention,   &pmx_read, &pmx_static, &pmx_static_attention,
+                                    &pmx_static_read, &directml, &mindspore};
         for (Call* call : calls) call->result(logged.context);
         ASSERT_EQ(logged.lines.size(), 1 + calls.size());
         EXPECT_EQ(fields(logged.lines[1])[3], "quire_append");
         for (size_t i = 1; i < logged.lines.size(); ++i)
             EXPECT_EQ(fields(logged.lines[i]).size(), 11u) << logged.lines[i];
+        EXPECT_NE(logged.lines[6].find(" read B="), std::string::npos) << logged.lines[6];
+        EXPECT_NE(logged.lines.back().find(" projected_rows="), std::string::npos) << logged.lines.back();
     }
 }
 

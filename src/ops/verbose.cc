@@ -161,6 +161,7 @@ Status predict_run(const Run& run, const quire_limits* limits, quire_prediction*
 }
 
 void describe_call(const quire_plan& plan, int64_t begin, Run* run) {
+    const int64_t prepared_in = CallReport::now() - begin;
     plan.context->say_once(kColumns);
     std::string problem;
     if (run->append_plan()) problem += problem_text(run->append);
@@ -176,7 +177,7 @@ void describe_call(const quire_plan& plan, int64_t begin, Run* run) {
     std::snprintf(numbers, sizeof numbers, "%.0f,%.0f", cost.bytes, cost.flops);
     run->report.begin(std::string(kBegin) + "call," + operator_name(plan.op) + "," + target_of(*run).name +
                           "," + problem.substr(problem.empty() ? 0 : 1) + "," + kernels + "," + numbers,
-                      CallReport::now() - begin);
+                      prepared_in);
 }
 
 void say_call(Run* run) noexcept { run->context().say(run->report.end()); }
