@@ -59,17 +59,17 @@ Context& Context::of(nb::handle object) {
     return *context;
 }
 
-std::vector<std::string> Context::explain() {
+std::vector<std::string> Context::explain(bool json) {
     std::vector<std::string> texts;
-    attention.explain_into(&texts);
-    append.explain_into(&texts);
-    pmx_dynamic_multi_head_cache_attention.explain_into(&texts);
-    pmx_dynamic_multi_head_attention.explain_into(&texts);
-    pmx_dynamic_key_value_cache.explain_into(&texts);
-    pmx_multi_head_cache_attention.explain_into(&texts);
-    pmx_multi_head_attention.explain_into(&texts);
-    pmx_key_value_cache.explain_into(&texts);
-    directml_multihead_attention1.explain_into(&texts);
+    attention.explain_into(json, &texts);
+    append.explain_into(json, &texts);
+    pmx_dynamic_multi_head_cache_attention.explain_into(json, &texts);
+    pmx_dynamic_multi_head_attention.explain_into(json, &texts);
+    pmx_dynamic_key_value_cache.explain_into(json, &texts);
+    pmx_multi_head_cache_attention.explain_into(json, &texts);
+    pmx_multi_head_attention.explain_into(json, &texts);
+    pmx_key_value_cache.explain_into(json, &texts);
+    directml_multihead_attention1.explain_into(json, &texts);
     return texts;
 }
 
@@ -91,8 +91,9 @@ void bind_context(nb::module_& module) {
         .def_prop_ro(
             "slices", [](Context& self) { return self.slices(); },
             "Threads started by each call; 0: quire's own pool is used.")
-        .def("explain", &Context::explain,
-             "One text for each plan made so far: target, kernels, and why faster candidates declined.")
+        .def("explain", &Context::explain, nb::kw_only(), nb::arg("json") = false,
+             "One text for each plan made so far: target, kernels, and why faster candidates declined; with\n"
+             "json=True as JSON, see quire_plan_explain_json in quire.h.")
         .def("__repr__", [](Context& self) {
             return std::string("quire.Context(target='") + check(quire_target_name(self.handle())) +
                    "', num_threads=" + std::to_string(quire_num_threads(self.handle())) +
@@ -109,10 +110,10 @@ void bind_context(nb::module_& module) {
         [](nb::handle context) { return quire_num_threads(Context::of(context).handle()); },
         "Threads of quire's own pool that a call may use.", nb::arg("context") = nb::none());
     define(
-        module, "explain", [](nb::handle context) { return Context::of(context).explain(); },
-        "A list of texts, one for each plan made so far: target, kernels, and why faster candidates "
-        "declined.",
-        nb::arg("context") = nb::none());
+        module, "explain", [](nb::handle context, bool json) { return Context::of(context).explain(json); },
+        "A list of texts, one for each plan made so far: target, kernels, and why faster candidates\n"
+        "declined; with json=True as JSON, see quire_plan_explain_json in quire.h.",
+        nb::arg("context") = nb::none(), nb::kw_only(), nb::arg("json") = false);
 }
 
 }  // namespace quire_python

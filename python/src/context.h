@@ -54,9 +54,10 @@ public:
         return plans_.try_emplace(key, std::move(entry)).first->second->plan;
     }
 
-    void explain_into(std::vector<std::string>* texts) {
+    void explain_into(bool json, std::vector<std::string>* texts) {
         std::lock_guard<std::mutex> lock(mutex_);
-        for (auto& [key, entry] : plans_) texts->emplace_back(check(quire_plan_explain(entry->plan.get())));
+        const auto explain = json ? quire_plan_explain_json : quire_plan_explain;
+        for (auto& [key, entry] : plans_) texts->emplace_back(check(explain(entry->plan.get())));
     }
 
 private:
@@ -95,7 +96,7 @@ public:
 
     quire_context* handle() const { return handle_; }
     int32_t slices() const { return slices_; }
-    std::vector<std::string> explain();
+    std::vector<std::string> explain(bool json);
 
     PlanCache<quire_attention_desc, quire_attention_plan> attention;
     PlanCache<quire_append_desc, quire_append_plan> append;

@@ -1,5 +1,6 @@
 """Contexts, the cache of plans, the GIL, and calls from many threads."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -20,6 +21,9 @@ def test_context():
     output, _ = quire.attention(query, key, value, context=context)
     assert_attention(output, query, key, value)
     assert len(context.explain()) == 1 and "portable" in context.explain()[0]
+    for texts in (context.explain(json=True), quire.explain(context, json=True)):
+        (plan,) = map(json.loads, texts)
+        assert plan["op"] == "quire_attention" and plan["parts"]["attention"]["target"] == "portable"
     quire.attention(query, key[:5], value[:5], context=context)
     assert len(context.explain()) == 1, "another length made another plan"
 
