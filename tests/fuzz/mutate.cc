@@ -50,8 +50,9 @@ std::string other_length(Source& source, Argument* a) {
     const int64_t old = std::clamp<int64_t>(length, -1, 1000);
     // A list of indices is read to its end, so that its length must be true, or refused.
     const int64_t far = is_index(*a) && rank == 1 ? kHuge : int64_t(1) << 40;
-    length = source.pick<int64_t>(
-        {0, -1, INT64_MIN, old - 1, old + 1, old * 2, 1, far, kHuge, int64_t(1) << 62, INT64_MAX});
+    // One too few or too many is the mistake that a check most likely misses.
+    length = source.pick<int64_t>({old - 1, old - 1, old - 1, old - 1, old + 1, old + 1, old + 1, old * 2, 0,
+                                   1, -1, INT64_MIN, far, kHuge, int64_t(1) << 62, INT64_MAX});
     return "length " + text(length) + " in dimension " + text(d);
 }
 
@@ -70,8 +71,9 @@ std::string other_value(Source& source, Argument* a) {
     const size_t i = size_t(source.between(0, std::min<int64_t>(int64_t(a->values.size()), 256) - 1));
     int64_t& value = a->values[i];
     const uint64_t old = uint64_t(value);
-    value = source.pick<int64_t>({-1, int64_t(old - 1), int64_t(old + 1), int64_t(old * 2), 0, 1, 64,
-                                  int64_t(1) << 31, int64_t(1) << 40, INT64_MAX, INT64_MAX - 1, INT64_MIN,
+    value = source.pick<int64_t>({int64_t(old - 1), int64_t(old - 1), int64_t(old + 1), int64_t(old + 1),
+                                  int64_t(old + 1), int64_t(old * 2), -1, 0, 1, 64, int64_t(1) << 31,
+                                  int64_t(1) << 40, INT64_MAX, INT64_MAX - 1, INT64_MIN,
                                   a->values[(i + 1) % a->values.size()]});
     return "value " + text(value) + " at " + text(int64_t(i));
 }
