@@ -164,10 +164,7 @@ def all_tests():
             f"{path.name}::{name}" for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
         }
     for path in (ROOT / "tests").glob("*.cc"):
-        found |= {
-            ".".join(name)
-            for name in TEST_IN_CXX.findall(path.read_text())
-        }
+        found |= {".".join(name) for name in TEST_IN_CXX.findall(path.read_text())}
     return found
 
 
