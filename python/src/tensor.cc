@@ -155,11 +155,11 @@ void Tensor::take_as_blocks(quire_type type, const char* name) {
         return nibbles / 2 / block * kValues;
     };
     const int32_t last = view_.rank - 1;
+    view_.shape[last] = blocks_of(view_.shape[last], "a last dimension of");
     for (int32_t i = 0; i < last; ++i)
         if (view_.shape[i] > 1)
             view_.strides[i] =
                 blocks_of(view_.strides[i], "in dimension " + std::to_string(i) + " a stride of");
-    view_.shape[last] = blocks_of(view_.shape[last], "a last dimension of");
     view_.type = type;
 }
 

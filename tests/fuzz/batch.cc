@@ -1,5 +1,6 @@
-#include "src/format.h"
 #include "tests/fuzz/batch.h"
+
+#include "src/format.h"
 
 namespace quire::fuzz {
 
