@@ -44,10 +44,10 @@ TEST(AttentionLengths, AllQueries) {
     }
 }
 
-// All head sizes of blocks, and lengths around the borders.
+// Blocks in heads from one block on, and lengths around the borders.
 TEST(AttentionLengths, AllBlocks) {
     for (const quire_type type : block_types())
-        for (int D = 32; D <= 1024; D += D < 256 ? 32 : 256) {
+        for (int D : {32, 64, 96, 128, 160, 256, 576, 1024}) {
             Case c = small(plain_format(type), D);
             c.type = D % 3 == 0 ? QUIRE_BF16 : D % 3 == 1 ? QUIRE_F16 : QUIRE_F32;
             c.flush = D % 64 == 0 ? Flush::end : Flush::begin;
@@ -55,10 +55,11 @@ TEST(AttentionLengths, AllBlocks) {
             c.H = 4;
             c.Hk = 2;
             c.causal = true;
-            c.sequences = {{1, 1}, {2, 5}, {9, 33}, {1, 129}, {4, 17}, {70, 200}};
+            c.sequences = {{1, 1}, {2, 5}, {9, 33}, {1, 129}};
+            if (D == 64) c.sequences.push_back({70, 200});
             c.seed = uint64_t(D);
             check(c, jit_targets());
-            check(c, {find_target("portable")});
+            if (D <= 64) check(c, {find_target("portable")});
         }
 }
 
