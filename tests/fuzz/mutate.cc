@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstring>
 
+#include "src/format.h"
 #include "tests/fuzz/call.h"
 
 namespace quire::fuzz {
@@ -182,10 +183,11 @@ void vary_strides(Source& source, Argument* a) {
     for (int d = 0; d < view.rank; ++d) order[d] = d;
     for (int d = view.rank - 2; d > 0; --d) std::swap(order[d], order[source.between(0, d)]);
     int64_t stride = is_index(*a) && source.chance(128) ? 2 : 1;
+    const int64_t whole = std::max(2, type_size(view.type).elements);
     for (int i = view.rank - 1; i >= 0; --i) {
         const int d = order[i];
         view.strides[d] = view.shape[d] == 1 && source.chance(64) ? INT64_MIN : stride;
-        stride = stride * view.shape[d] + 2 * source.between(0, 2);
+        stride = stride * view.shape[d] + whole * source.between(0, 2);
     }
     const bool flip = view.rank > 1 && view.strides[0] != INT64_MIN && source.chance(32);
     if (flip) view.strides[0] = -view.strides[0];

@@ -15,7 +15,7 @@ int bits_of(quire_type type) {
         case QUIRE_BF16: return 16;
         case QUIRE_INT4: return 4;
         case QUIRE_INT64: return 64;
-        default: return 8;
+        default: return block_info(type) ? 9 : 8;  // of blocks at most
     }
 }
 

@@ -30,7 +30,9 @@ T between(T low, T high) {
     return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(low, high + 1));
 }
 
-quire_format draw_format(int dim) {
+quire_format draw_format(int dim, bool cached) {
+    if (!cached && dim % kBlockValues == 0 && chance(40))
+        return plain_format(*rc::gen::elementOf(block_types()));
     const auto type =
         one_of({QUIRE_F32, QUIRE_F16, QUIRE_BF16, QUIRE_INT8, QUIRE_INT8, QUIRE_INT4, QUIRE_INT4});
     if (type != QUIRE_INT8 && type != QUIRE_INT4) return plain_format(type);
@@ -114,8 +116,8 @@ Case draw_case(const Draw& draw) {
     c.type = one_of({QUIRE_F32, QUIRE_F32, QUIRE_F16, QUIRE_BF16});
     c.D = draw_head_size();
     c.Dv = chance(60) ? c.D : draw_head_size();
-    c.key_format = draw_format(c.D);
-    c.value_format = draw_format(c.Dv);
+    c.key_format = draw_format(c.D, draw.cached);
+    c.value_format = draw_format(c.Dv, draw.cached);
     c.Hk = between(1, 3);
     c.H = c.Hk * one_of({1, 2, 3, 4, 8});
     c.placement = draw.cached || chance(70) ? one_of({Placement::offsets, Placement::pages, Placement::pages})
