@@ -49,6 +49,7 @@ private:
     int input_bytes() const { return type_bits(key_.input_type) / 8; }
 
     void emit_copy() {
+        stage("copy");
         const int bytes = type_bits(key_.format.type) / 8;
         for (int i = 0; i < key_.dim; i += lanes()) {
             const int n = std::min(lanes(), key_.dim - i);
@@ -59,6 +60,7 @@ private:
     }
 
     void emit_groups(const Gpr& codes) {
+        stage("groups");
         Label each_group;
         mov(groups_, key_.dim / group_);
         L(each_group);
@@ -77,6 +79,7 @@ private:
 
     // Every lane of `largest` is the group's largest magnitude.
     void emit_largest(const Vec& largest) {
+        stage("largest");
         Temp sum(*this, "sum"), x(*this, "x");
         zero(largest);
         zero(sum);
@@ -94,6 +97,7 @@ private:
     }
 
     void emit_scale(const Vec& scale) {
+        stage("scale");
         Temp bound(*this, "bound"), stored(*this, "stored");
         vdivps(scale, scale, splat(max_code_));
         round_to(key_.input_type, scale);
@@ -105,6 +109,7 @@ private:
     }
 
     void emit_codes(const Vec& scale, const Gpr& codes) {
+        stage("codes");
         for (int i = 0; i < group_; i += lanes()) {
             const int n = std::min(lanes(), group_ - i);
             Temp x(*this, "x");
@@ -121,6 +126,7 @@ private:
 
     // 16 codes -> 8 bytes: of each word (even, odd) the nibbles (odd << 4 | even).
     void emit_nibbles() {
+        stage("nibbles");
         mov(codes_, ptr[args() + offsetof(AppendArgs, codes)]);
         for (int i = 0; i < key_.dim; i += 16) {
             const int n = std::min(16, key_.dim - i);

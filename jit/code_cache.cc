@@ -6,15 +6,20 @@
 namespace quire::jit {
 
 Status CodeCache::make(const std::string& name, const Generator& generate,
-                       std::shared_ptr<const Code>* code) {
+                       std::shared_ptr<const Code>* code) const {
     try {
         std::vector<uint8_t> bytes;
-        QUIRE_TRY(generate(&bytes));
+        Notes notes;
+        {
+            const CollectNotes collect(watcher_ ? &notes : nullptr);
+            QUIRE_TRY(generate(&bytes));
+        }
         auto made = std::make_shared<Code>();
         made->name = name;
         made->code_size = bytes.size();
         QUIRE_TRY(CodeMemory::publish(bytes.data(), bytes.size(), &made->memory));
         *code = std::move(made);
+        if (watcher_) watcher_(*code, notes);
         return {};
     } catch (const std::bad_alloc&) {
         return Status(QUIRE_OUT_OF_MEMORY, "out of memory while generating " + name);

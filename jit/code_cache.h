@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "jit/code_memory.h"
+#include "jit/notes.h"
 #include "src/status.h"
 
 namespace quire::jit {
@@ -31,7 +32,11 @@ class CodeCache {
 public:
     using Generator = std::function<Status(std::vector<uint8_t>* bytes)>;
 
-    explicit CodeCache(size_t limit) : limit_(limit) {}
+    // Sees every kernel once, when it has been published; from any thread.
+    using Watcher = std::function<void(const std::shared_ptr<const Code>& code, const Notes& notes)>;
+
+    explicit CodeCache(size_t limit, Watcher watcher = nullptr)
+        : watcher_(std::move(watcher)), limit_(limit) {}
 
     // `name` spells all that the code depends on. On failure the generator's status, and nothing is kept.
     Status get(const std::string& name, const Generator& generate, std::shared_ptr<const Code>* code);
@@ -45,10 +50,11 @@ private:
         std::list<std::string>::iterator used;
     };
     class Making;
-    static Status make(const std::string& name, const Generator& generate, std::shared_ptr<const Code>* code);
+    Status make(const std::string& name, const Generator& generate, std::shared_ptr<const Code>* code) const;
     void touch(Entry& entry);
     void evict();
 
+    const Watcher watcher_;
     const size_t limit_;
     mutable std::mutex mutex_;
     std::condition_variable generated_;

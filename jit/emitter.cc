@@ -4,6 +4,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "jit/notes.h"
 #include "src/half.h"
 
 namespace quire::jit {
@@ -37,6 +38,7 @@ Vec Emitter::vec(const std::string& name) {
     for (size_t i = 0; i < vec_names_.size(); ++i) {
         if (!vec_names_[i].empty()) continue;
         vec_names_[i] = name;
+        CollectNotes::add(getSize(), Note::vector_register, int(i), name);
         return of_kind(int(i));
     }
     std::string live;
@@ -54,22 +56,33 @@ Gpr Emitter::gpr(const std::string& name) {
     for (int index : kGprOrder) {
         if (!gpr_names_[size_t(index)].empty()) continue;
         gpr_names_[size_t(index)] = name;
+        CollectNotes::add(getSize(), Note::general_register, index, name);
         return Gpr(index);
     }
     throw std::runtime_error("no general register for " + name);
 }
 
-void Emitter::free(const Vec& v) { vec_names_[size_t(v.getIdx())].clear(); }
+void Emitter::free(const Vec& v) {
+    vec_names_[size_t(v.getIdx())].clear();
+    CollectNotes::add(getSize(), Note::vector_register, v.getIdx(), "");
+}
 void Emitter::free(const std::vector<Vec>& list) {
     for (const Vec& v : list) free(v);
 }
-void Emitter::free(const Gpr& r) { gpr_names_[size_t(r.getIdx())].clear(); }
+void Emitter::free(const Gpr& r) {
+    gpr_names_[size_t(r.getIdx())].clear();
+    CollectNotes::add(getSize(), Note::general_register, r.getIdx(), "");
+}
+
+void Emitter::stage(const std::string& text) { CollectNotes::add(getSize(), Note::stage, 0, text); }
 
 void Emitter::begin() {
+    CollectNotes::add(getSize(), Note::general_register, args().getIdx(), "args");
     for (int index : kCalleeSaved) push(Gpr(index));
 }
 
 void Emitter::end() {
+    stage("end");
     for (int i = int(std::size(kCalleeSaved)) - 1; i >= 0; --i) pop(Gpr(kCalleeSaved[i]));
     vzeroupper();
     ret();
@@ -77,6 +90,7 @@ void Emitter::end() {
 
 Status Emitter::finish(std::vector<uint8_t>* bytes) {
     align(64);
+    if (!pool_.empty()) CollectNotes::add(getSize(), Note::data, 0, "");
     for (auto& [words, label] : pool_) {
         L(label);
         for (uint32_t bits : words) dd(bits);

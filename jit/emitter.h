@@ -59,6 +59,9 @@ public:
     // Allocated by begin(), freed by end().
     Gpr args() const { return rdi; }
 
+    // For listings: what is emitted from here on.
+    void stage(const std::string& text);
+
     // ---- frame and constants ----
     void begin();
     void end();

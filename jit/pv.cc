@@ -92,6 +92,7 @@ private:
     RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
 
     void emit_load(const std::vector<Vec>& acc, const Pass& pass) {
+        stage("load");
         mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
         for (int r = 0; r < pass.rows; ++r) {
             Temp rescale(*this, "rescale");
@@ -102,6 +103,7 @@ private:
     }
 
     void emit_key(const std::vector<Vec>& acc, const std::vector<Vec>& v, const Pass& pass, int key) {
+        stage("key " + std::to_string(key));
         mov(row_, ptr[rows_ + 8 * key]);
         for (int w = 0; w < pass.width; ++w)
             loader_->load(v[size_t(w)], pass.vec + w, row_, scales_ + key * key_.scales_stride() * 4);

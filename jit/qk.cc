@@ -28,6 +28,7 @@ public:
 
 private:
     void emit_row() {
+        stage("row");
         mov(row_, ptr[rows_]);
         const int step = lanes() / key_.numbers();
         for (int g = 0; g < key_.groups(); g += step) {
@@ -95,6 +96,7 @@ private:
     }
 
     void emit_tiles(int tokens) {
+        stage("tiles of " + std::to_string(tokens) + " keys");
         Label each_tile;
         L(each_tile);
         for (int t = 0; t < tokens; ++t) mov(row_[size_t(t)], ptr[rows_ + 8 * t]);
@@ -122,6 +124,7 @@ private:
     }
 
     void emit_products(const std::vector<Vec>& acc, int tokens, int vec) {
+        stage("products, vector " + std::to_string(vec));
         const std::vector<Vec> k = vecs("k", tokens);
         for (int t = 0; t < tokens; ++t)
             loader_->load(k[size_t(t)], vec, row_[size_t(t)], scales_ + t * key_.scales_stride() * 4);
@@ -135,6 +138,7 @@ private:
 
     // Four accumulators at a time; where fewer are left, any register fills up.
     void emit_sums(const std::vector<Vec>& acc, int tokens) {
+        stage("sums");
         const int total = int(acc.size());
         Temp spare(*this, "spare");
         for (int first = 0; first < total; first += 4) {

@@ -102,6 +102,7 @@ private:
     }
 
     void emit_plain_scores() {
+        stage("plain scores");
         for_each_vector([&] {
             Temp score(*this, "score");
             vmovups(score, ptr[scores_ + key_index_ * 4]);
@@ -110,6 +111,7 @@ private:
     }
 
     void emit_scores() {
+        stage("scores");
         Temp index(*this, "index"), begin(*this, "begin"), end(*this, "end"), lowest(*this, "-inf");
         std::vector<uint32_t> iota;
         for (int i = 0; i < lanes(); ++i) iota.push_back(uint32_t(i));
@@ -132,6 +134,7 @@ private:
 
     // The distance is a whole number and exact; one rounding when it is scaled.
     void emit_alibi(const Vec& score, const Vec& index) {
+        stage("alibi");
         Temp distance(*this, "distance"), factor(*this, "factor");
         vcvtdq2ps(distance, index);
         vbroadcastss(factor, ptr[bounds_ + offsetof(RowBounds, distance)]);
@@ -141,6 +144,7 @@ private:
     }
 
     void emit_maximum() {
+        stage("maximum");
         Temp before(*this, "before");
         vbroadcastss(before, ptr[max_]);
         vmovss(ptr[max_], Xbyak::Xmm(top_.getIdx()));
@@ -151,6 +155,7 @@ private:
     }
 
     void emit_exponentials() {
+        stage("exponentials");
         zero(total_);
         for_each_vector([&] {
             Temp p(*this, "p");
@@ -163,6 +168,7 @@ private:
     }
 
     void emit_sum() {
+        stage("sum");
         fold(Fold::sum, total_);
         const Xbyak::Xmm total(total_.getIdx());
         Temp before(*this, "before");
@@ -215,6 +221,7 @@ private:
     }
 
     void emit_scores() {
+        stage("scores");
         const Gpr begin = gpr("begin"), end = gpr("end"), slope = gpr("slope"), distance = gpr("distance"),
                   bias = gpr("bias"), max = gpr("max");
         mov(begin, ptr[args() + offsetof(TileSoftmaxArgs, begin)]);
@@ -253,6 +260,7 @@ private:
     }
 
     void emit_maximum() {
+        stage("maximum");
         const Gpr max = gpr("max"), rescale = gpr("rescale");
         mov(max, ptr[args() + offsetof(TileSoftmaxArgs, max)]);
         mov(rescale, ptr[args() + offsetof(TileSoftmaxArgs, rescale)]);
@@ -270,6 +278,7 @@ private:
     }
 
     void emit_exponentials() {
+        stage("exponentials");
         const std::vector<Vec> total = vecs("total", vecs_);
         for (const Vec& v : total) zero(v);
         for_each_key([&] {
@@ -287,6 +296,7 @@ private:
     }
 
     void emit_sum(const std::vector<Vec>& total) {
+        stage("sum");
         const Gpr sum = gpr("sum"), rescale = gpr("rescale");
         mov(sum, ptr[args() + offsetof(TileSoftmaxArgs, sum)]);
         mov(rescale, ptr[args() + offsetof(TileSoftmaxArgs, rescale)]);

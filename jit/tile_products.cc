@@ -31,6 +31,7 @@ protected:
 
     template <typename ElementAt>
     void emit_step(const RegExp& lanes_at, const ElementAt& element_at) {
+        stage("step");
         for (int w = 0; w < key_.vecs; ++w) vmovups(rows_[size_t(w)], ptr[lanes_at + w * vec_bytes()]);
         for (int n = 0; n < n_; ++n) {
             Temp element(*this, "element");
@@ -76,6 +77,7 @@ private:
     static constexpr int kUnroll = 4;
 
     void emit_dims() {
+        stage("dims");
         const int whole = key_.dim / kUnroll;
         mov(element_, keys_);
         if (whole > 0) {
@@ -126,6 +128,7 @@ private:
     RegExp output_at(int d, int w) const { return output_ + d * panel_bytes() + w * vec_bytes(); }
 
     void emit_dims(int d) {
+        stage("dims");
         mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
         for (int w = 0; w < key_.vecs; ++w) {
             vmovups(rows_[size_t(w)], ptr[rescale_ + w * vec_bytes()]);

@@ -3,7 +3,8 @@
 #include <exception>
 #include <new>
 
-#include "src/ops/operator.h"
+#include "src/ops/explain.h"
+#include "src/ops/verbose.h"
 
 namespace quire {
 namespace {
@@ -30,6 +31,7 @@ quire_status guarded(const Body& body) noexcept {
 
 // A quire_run is a Run, so that preparing one allocates no handle.
 Run* run_of(quire_run* run) { return reinterpret_cast<Run*>(run); }
+const Run* run_of(const quire_run* run) { return reinterpret_cast<const Run*>(run); }
 
 template <typename Args>
 using Prepare = Status (*)(const quire_plan&, const Args&, Run*);
@@ -39,6 +41,8 @@ template <typename Args>
 Status prepare_run(const quire_plan* plan, const Args* args, Operator op, Prepare<Args> prepare,
                    std::unique_ptr<Run>* out) {
     QUIRE_TRY(check_plan(plan, op));
+    const bool verbose = plan->context->diagnostics.verbose > 0;
+    const int64_t begin = verbose ? CallReport::now() : 0;
     Args copy;
     QUIRE_TRY(copy_in("args", args, &copy));
     std::unique_ptr<Run> run = plan->context->take_run();
@@ -47,8 +51,14 @@ Status prepare_run(const quire_plan* plan, const Args* args, Operator op, Prepar
         plan->context->give_back(std::move(run));
         return status;
     }
+    if (verbose) describe_call(*plan, begin, run.get());
     *out = std::move(run);
     return {};
+}
+
+void release(std::unique_ptr<Run> run) {
+    if (run->report.wanted()) say_call(run.get());
+    Run::release(std::move(run));
 }
 
 template <typename Args>
@@ -56,8 +66,11 @@ quire_status run_now(const quire_plan* plan, const Args* args, Operator op, Prep
     return guarded([&]() -> Status {
         std::unique_ptr<Run> run;
         QUIRE_TRY(prepare_run(plan, args, op, prepare, &run));
-        plan->context->executor->run(*run);
-        Run::release(std::move(run));
+        {
+            const CallReport::Timed timed(run->report);
+            plan->context->executor->run(*run);
+        }
+        release(std::move(run));
         return {};
     });
 }
@@ -104,6 +117,8 @@ quire_status plan_for(quire_context* context, const Desc* desc, quire_plan** out
         QUIRE_TRY(resolve(context, &plan->context));
         plan->explain = std::string("op: ") + operator_name(op) + "\n";
         QUIRE_TRY(make(copy, plan.get()));
+        plan->explain_json = explain_as_json(plan->explain);
+        if (plan->context->diagnostics.verbose > 1) say_plan(*plan);
         *out = plan.release();
         return {};
     });
@@ -175,17 +190,30 @@ const char* quire_plan_explain(const quire_plan* plan) {
     return plan == nullptr ? "" : plan->explain.c_str();
 }
 
+const char* quire_plan_explain_json(const quire_plan* plan) {
+    return plan == nullptr ? "" : plan->explain_json.c_str();
+}
+
+quire_status quire_run_predict(const quire_run* run, const quire_limits* limits,
+                               quire_prediction* prediction) {
+    return guarded([&]() -> Status {
+        if (run == nullptr) return invalid("run is NULL: must be a prepared run");
+        return predict_run(*run_of(run), limits, prediction);
+    });
+}
+
 quire_status quire_run_slice(quire_run* run, int32_t index, int32_t count, quire_barrier_fn barrier,
                              void* barrier_user) {
     return guarded([&]() -> Status {
         if (run == nullptr) return invalid("run is NULL: must be a prepared run");
+        const CallReport::Timed timed(run_of(run)->report);
         return run_slice(*run_of(run), index, count, barrier, barrier_user);
     });
 }
 
 void quire_run_release(quire_run* run) {
     if (run == nullptr) return;
-    Run::release(std::unique_ptr<Run>(run_of(run)));
+    release(std::unique_ptr<Run>(run_of(run)));
 }
 
 void quire_attention_desc_init(quire_attention_desc* desc) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "jit/listing.h"
 #include "src/execute.h"
 
 namespace quire {
@@ -36,13 +37,18 @@ Status resolve_threads(int asked, int* threads) {
 
 }  // namespace
 
-Context::Context(const Target& t, int threads, size_t code_limit, quire_log_fn log_fn, void* user)
+Context::Context(const Target& t, int threads, size_t code_limit, quire_log_fn log_fn, void* user,
+                 const Diagnostics& d)
     : target(t),
       num_threads(threads),
       log(log_fn),
       log_user(user),
-      code(code_limit),
-      executor(std::make_unique<Executor>(threads, [this](const std::string& text) { say_once(text); })) {}
+      diagnostics(d),
+      code(code_limit, d.watches_code() ? [this](const std::shared_ptr<const jit::Code>& made,
+                                                 const jit::Notes& notes) { watch(made, notes); }
+                                        : jit::CodeCache::Watcher()),
+      executor(std::make_unique<Executor>(threads, [this](const std::string& text) { say_once(text); })),
+      perf_(d.perf) {}
 
 Context::~Context() = default;
 
@@ -74,10 +80,23 @@ void Context::say_once(const std::string& text) {
         std::lock_guard<std::mutex> lock(mutex_);
         if (!said_.insert(text).second) return;
     }
+    say(text.c_str());
+}
+
+void Context::say(const char* line) const {
     if (log)
-        log(log_user, text.c_str());
+        log(log_user, line);
     else
-        std::fprintf(stderr, "%s\n", text.c_str());
+        std::fprintf(stderr, "%s\n", line);
+}
+
+// That a profile or a listing can't be written must not fail the call.
+void Context::watch(const std::shared_ptr<const jit::Code>& made, const jit::Notes& notes) {
+    Status status = perf_.add(made);
+    if (!status.ok()) say_once("quire: QUIRE_PERF: " + status.message());
+    if (diagnostics.jit_dump.empty()) return;
+    status = jit::write_listing(diagnostics.jit_dump, *made, notes);
+    if (!status.ok()) say_once("quire: QUIRE_JIT_DUMP: " + status.message());
 }
 
 Status make_context(const quire_context_options* options, std::shared_ptr<Context>* context) {
@@ -90,7 +109,9 @@ Status make_context(const quire_context_options* options, std::shared_ptr<Contex
     if (o.code_memory_limit < 0)
         return invalid("code_memory_limit is %lld: must be >= 0", (long long)o.code_memory_limit);
     const size_t limit = o.code_memory_limit == 0 ? kCodeLimit : size_t(o.code_memory_limit);
-    *context = std::make_shared<Context>(*target, threads, limit, o.log, o.log_user);
+    Diagnostics diagnostics;
+    QUIRE_TRY(read_diagnostics(&diagnostics));
+    *context = std::make_shared<Context>(*target, threads, limit, o.log, o.log_user, diagnostics);
     return {};
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jit/code_cache.h"
+#include "src/diagnostics.h"
 #include "src/target.h"
 
 namespace quire {
@@ -15,13 +16,15 @@ class Executor;  // src/execute.h
 class Run;
 
 struct Context {
-    Context(const Target& t, int threads, size_t code_limit, quire_log_fn log_fn, void* user);
+    Context(const Target& t, int threads, size_t code_limit, quire_log_fn log_fn, void* user,
+            const Diagnostics& d);
     ~Context();
 
     const Target& target;
     const int num_threads;
     const quire_log_fn log;
     void* const log_user;
+    const Diagnostics diagnostics;
     jit::CodeCache code;
     const std::unique_ptr<Executor> executor;
 
@@ -29,13 +32,18 @@ struct Context {
     std::unique_ptr<Run> take_run();
     void give_back(std::unique_ptr<Run> run);
 
-    // To the log (stderr by default), each text once.
+    // To the log (stderr by default).
+    void say(const char* line) const;
+    // Each text once.
     void say_once(const std::string& text);
 
 private:
+    void watch(const std::shared_ptr<const jit::Code>& code, const jit::Notes& notes);
+
     std::mutex mutex_;
     std::set<std::string> said_;
     std::vector<std::unique_ptr<Run>> idle_;
+    jit::PerfWriter perf_;
 };
 
 Status make_context(const quire_context_options* options, std::shared_ptr<Context>* context);

@@ -8,6 +8,9 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <limits>
 
 #include "src/portable.h"
 
@@ -53,6 +56,46 @@ void run_item_of(const List& list, int64_t item, const Body& body) {
 
 FloatEnvironment::FloatEnvironment() : caller_(_mm_getcsr()) { _mm_setcsr(kDefaultMxcsr); }
 FloatEnvironment::~FloatEnvironment() { _mm_setcsr(caller_); }
+
+// ---- CallReport ----
+
+int64_t CallReport::now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+void CallReport::begin(std::string text, int64_t prepared_in) {
+    wanted_ = true;
+    text_ = std::move(text);
+    text_.reserve(text_.size() + kTimes);
+    prepared_in_ = prepared_in;
+    began_ = std::numeric_limits<int64_t>::max();
+    ended_ = 0;
+}
+
+const char* CallReport::end() {
+    const int64_t began = began_, ended = ended_, run = ended > began ? ended - began : 0;
+    char times[kTimes];
+    std::snprintf(times, sizeof times, ",%.1f,%.1f", double(prepared_in_) / 1e3, double(run) / 1e3);
+    return text_.append(times).c_str();
+}
+
+CallReport::Timed::Timed(CallReport& report) : report_(report) {
+    if (!report_.wanted_) return;
+    const int64_t time = now();
+    int64_t began = report_.began_;
+    while (time < began && !report_.began_.compare_exchange_weak(began, time)) {
+    }
+}
+
+CallReport::Timed::~Timed() {
+    if (!report_.wanted_) return;
+    const int64_t time = now();
+    int64_t ended = report_.ended_;
+    while (time > ended && !report_.ended_.compare_exchange_weak(ended, time)) {
+    }
+}
 
 // ---- Run ----
 

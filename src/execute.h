@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/attend.h"
@@ -19,6 +20,36 @@ struct Context;
 
 constexpr int kMaxSlices = 1024;
 
+// What is said of a call after it (QUIRE_VERBOSE), and its time: from when the first thread began to when the
+// last one ended. Not wanted: no clock is asked.
+class CallReport {
+public:
+    static int64_t now();  // ns
+    bool wanted() const { return wanted_; }
+    void clear() { wanted_ = false; }
+    void begin(std::string text, int64_t prepared_in);
+    // The text and both times. Allocates nothing: the call has run, and must not fail any more.
+    const char* end();
+
+    // For the length of a thread's work.
+    class Timed {
+    public:
+        explicit Timed(CallReport& report);
+        ~Timed();
+        Timed(const Timed&) = delete;
+
+    private:
+        CallReport& report_;
+    };
+
+private:
+    static constexpr size_t kTimes = 64;  // characters
+    bool wanted_ = false;
+    std::string text_;
+    int64_t prepared_in_ = 0;
+    std::atomic<int64_t> began_{0}, ended_{0};
+};
+
 // One prepared call. Its work is a fixed list of phases; the items of a phase are independent of each other,
 // and a phase begins when the one before has ended.
 class Run {
@@ -32,6 +63,7 @@ public:
     std::vector<Projection> inputs, outputs;  // before the copies, and after attention; the same rule
     int max_threads = 0;                      // of quire's own; 0: the context's
     std::vector<char> workspace;              // tensors of the operator's own, kept from call to call
+    CallReport report;
 
     // Empties what the last call left, keeping memory.
     void clear() {
@@ -39,10 +71,16 @@ public:
         inputs.clear();
         outputs.clear();
         max_threads = 0;
+        report.clear();
     }
     // Plans may be null. Builds the schedule and all memory.
     void start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
                const AttentionPlan* attention_plan, const ReadPlan* read_plan = nullptr);
+
+    const AppendPlan* append_plan() const { return append_plan_; }
+    const AttentionPlan* attention_plan() const { return attention_plan_; }
+    const ReadPlan* read_plan() const { return read_plan_; }
+    const Context& context() const { return *context_; }
 
     // A phase may read what those before it wrote.
     enum Phase { kAppend, kInputs, kCopies, kRead, kAttend, kMerge, kOutputs, kPhases };

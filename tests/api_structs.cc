@@ -121,6 +121,29 @@ TEST(StructSize, ContextOptions) {
     });
 }
 
+TEST(StructSize, Prediction) {
+    AttentionCall call;
+    quire_plan* plan = nullptr;
+    quire_run* run = nullptr;
+    ASSERT_EQ(call.plan(inline_context(), &plan), QUIRE_OK) << quire_last_error();
+    ASSERT_EQ(call.prepare(plan, &run), QUIRE_OK) << quire_last_error();
+    quire_prediction prediction = {};
+    prediction.struct_size = sizeof prediction;
+    check_sizes<quire_limits>("limits", quire_limits(), [&](const quire_limits* limits) {
+        return quire_run_predict(run, limits, &prediction);
+    });
+    check_sizes<quire_prediction>("prediction", quire_prediction(), [&](const quire_prediction* to) {
+        return quire_run_predict(run, nullptr, const_cast<quire_prediction*>(to));
+    });
+    // What an older program does not know is not written.
+    Sized<quire_prediction> shorter({}, offsetof(quire_prediction, flops));
+    ASSERT_EQ(quire_run_predict(run, nullptr, shorter.get()), QUIRE_OK) << quire_last_error();
+    ASSERT_EQ(quire_run_predict(run, nullptr, &prediction), QUIRE_OK) << quire_last_error();
+    EXPECT_EQ(shorter.get()->bytes, prediction.bytes);
+    quire_run_release(run);
+    quire_plan_destroy(plan);
+}
+
 // An older program's struct ends before a field: the field has its default, whatever lies behind the struct.
 TEST(StructSize, ShorterMeansDefaults) {
     AttentionCall older, usual;

@@ -20,12 +20,13 @@ ROOT = Path(__file__).resolve().parent.parent
 ORDER = """
     include/quire/quire
     src/half src/status src/blocks src/format src/target src/dropout
-    jit/args jit/code_memory jit/code_cache jit/emitter jit/math jit/row_loader* \
+    jit/args jit/code_memory jit/notes jit/code_cache jit/perf jit/zydis jit/listing \
+        jit/emitter jit/math jit/row_loader* \
         jit/kernel_key jit/prefetch jit/qk jit/softmax jit/pv jit/quantise|jit/append jit/pack \
         jit/tile_products jit/merge jit/decode jit/prefill jit/dump jit/kernels
     src/tensors src/cache_view src/problem* src/portable src/select src/plan src/schedule src/combine \
-        src/transpose src/attend* src/copy src/read src/dense src/project \
-        src/execute|src/context
+        src/transpose src/attend* src/copy src/read src/dense src/project src/cost \
+        src/diagnostics src/execute|src/context
     src/ops/*
     src/api
 """
@@ -42,6 +43,10 @@ TBB_FILE = "src/execute.cc"
 # One file knows oneDNN, and the OpenMP that it may be built with.
 ONEDNN_INCLUDE = re.compile(r"(oneapi/dnnl/|dnnl|omp\.h)")
 ONEDNN_FILE = "src/dense.cc"
+
+# One file knows Zydis; tests decode with it too.
+ZYDIS_INCLUDE = re.compile(r"Z(ydis|ycore)/")
+ZYDIS_FILE = "jit/zydis.cc"
 
 # Only the emitter (and the table of targets) may tell AVX2 from AVX-512.
 ISA_TEST = re.compile(r"\b(is_zmm|is_ymm|is_avx512|is_avx2|has_avx512\w*|isZMM|isYMM|getKind|tAVX512\w*)\b")
@@ -124,6 +129,13 @@ def check_onednn(path, text):
                 yield f"{path}:{number}: includes {header}; only {ONEDNN_FILE} may know oneDNN"
 
 
+def check_zydis(path, text):
+    if path != ZYDIS_FILE and not path.startswith("tests/"):
+        for number, header in includes_of(text):
+            if ZYDIS_INCLUDE.match(header):
+                yield f"{path}:{number}: includes {header}; only {ZYDIS_FILE} may know Zydis"
+
+
 def check_isa_tests(path, text):
     if any(fnmatch.fnmatchcase(path, pattern) for pattern in ISA_FILES):
         return
@@ -187,7 +199,15 @@ def check_named_tests(path, text):
                     yield f"{path}:{number}:{feature}: a cell names no test: {cell!r}"
 
 
-CODE_CHECKS = (check_order, check_public_only, check_tbb, check_onednn, check_isa_tests, check_length)
+CODE_CHECKS = (
+    check_order,
+    check_public_only,
+    check_tbb,
+    check_onednn,
+    check_zydis,
+    check_isa_tests,
+    check_length,
+)
 
 
 def check_file(path, text):
@@ -245,6 +265,8 @@ def self_test():
         ("src/context.cc", "#include <oneapi/tbb/task_arena.h>\n", "may know oneTBB"),
         ("src/project.cc", "#include <oneapi/dnnl/dnnl.hpp>\n", "may know oneDNN"),
         ("src/dense.cc", "#include <oneapi/dnnl/dnnl.hpp>\n", None),
+        ("jit/listing.cc", "#include <Zydis/Zydis.h>\n", "may know Zydis"),
+        ("jit/zydis.cc", "#include <Zydis/Zydis.h>\n", None),
         ("bench/decode.cc", '#include "src/plan.h"\n', "only the public header"),
         ("jit/qk.cc", "if (q.is_zmm()) {}\n", "tell AVX2 from AVX-512"),
         ("docs/x.md", f"see {home}\n", "a machine's path"),

@@ -23,7 +23,9 @@
  *     quire. Once a process has run in quire's own oneTBB threads, its children run inline, and the shared
  *     library stays loaded after dlclose.
  *   - Environment: QUIRE_TARGET caps the instruction set (a name of quire_target_name, unknown: an error),
- *     QUIRE_NUM_THREADS sets the threads of contexts that do not say.
+ *     QUIRE_NUM_THREADS sets the threads of contexts that do not say. QUIRE_VERBOSE (0, 1, 2), QUIRE_PERF (map,
+ *     jitdump) and QUIRE_JIT_DUMP (a directory) show what a context does, see docs/profiling.md. All are read
+ *     when a context is made; a value that is none of these is an error then.
  */
 #ifndef QUIRE_QUIRE_H_
 #define QUIRE_QUIRE_H_
@@ -150,6 +152,10 @@ QUIRE_API void quire_plan_destroy(quire_plan *plan);
  * while the plan lives. */
 QUIRE_API const char *quire_plan_explain(const quire_plan *plan);
 
+/* The same as JSON: {"op", "parts": {NAME: {"target", "declined": [{"target", "reason"}], "kernels": [...]}},
+ * "notes": {KEY: TEXT}}, NAME one of attention, append, read. Valid while the plan lives. */
+QUIRE_API const char *quire_plan_explain_json(const quire_plan *plan);
+
 /* One checked call, prepared to be run by threads of the caller's (see "slices"). */
 typedef struct quire_run quire_run;
 
@@ -163,6 +169,33 @@ typedef void (*quire_barrier_fn)(void *user);
 QUIRE_API quire_status quire_run_slice(quire_run *run, int32_t index, int32_t count, quire_barrier_fn barrier,
                                        void *barrier_user);
 QUIRE_API void quire_run_release(quire_run *run);
+
+/* What a machine can do, with the threads that will run; 0: not known. */
+typedef struct quire_limits {
+    size_t struct_size;
+    double bytes_per_second; /* reading memory */
+    double flops_per_second; /* float32, an FMA counts as two */
+} quire_limits;
+
+typedef QUIRE_ENUM(quire_bound) {
+    QUIRE_BOUND_UNKNOWN = 0, /* a limit that is needed is not known */
+    QUIRE_BOUND_MEMORY = 1,
+    QUIRE_BOUND_COMPUTE = 2
+} quire_bound;
+
+/* The least that a prepared call has to do. The time is the longer of bytes / bytes_per_second and flops /
+ * flops_per_second: the call takes longer, or, where its tensors are in a processor's cache, less. */
+typedef struct quire_prediction {
+    size_t struct_size;
+    double bytes; /* of queries, keys, values, scales and outputs (no masks, no indices), each once */
+    double flops; /* of products over the visible keys, and of dense layers; a multiplication and an addition: two */
+    quire_bound bound;
+    double seconds; /* 0 where the bound is unknown */
+} quire_prediction;
+
+/* Nothing is run: quire_prepare_*, this, quire_run_release. limits may be NULL. */
+QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limits *limits,
+                                         quire_prediction *prediction);
 
 /* Precision of the arithmetic; the reference is float64 attention over the dequantised cache. This version
  * runs all three as `highest`. */

@@ -1,6 +1,6 @@
 #include "src/ops/operator.h"
 
-#include <set>
+#include "src/ops/kernel_names.h"
 
 namespace quire {
 namespace {
@@ -19,39 +19,17 @@ Status say_fallback(const quire_plan& plan, const Target& got) {
 }
 
 // "attention kernels: name name ..."
-class KernelNames {
-public:
-    template <typename Args>
-    void add(const jit::Kernel<Args>& kernel) {
-        if (kernel && seen_.insert(kernel.code().name).second) text_ += " " + kernel.code().name;
-    }
-    std::string line(const char* what) const {
-        return text_.empty() ? "" : std::string(what) + " kernels:" + text_ + "\n";
-    }
-
-private:
-    std::set<std::string> seen_;
-    std::string text_;
-};
+std::string line(const char* what, const KernelNames& names) {
+    return names.text().empty() ? "" : std::string(what) + " kernels: " + names.text() + "\n";
+}
 
 std::string kernels_of(const AttentionPlan& plan) {
     KernelNames names;
-    for (const jit::DecodeKernels& k : plan.decode) {
-        names.add(k.key_scales);
-        names.add(k.value_scales);
-        names.add(k.qk);
-        names.add(k.softmax);
-        names.add(k.pv);
-    }
-    names.add(plan.pack.keys);
-    names.add(plan.pack.values);
-    for (const jit::TileKernels& k : plan.tile) {
-        names.add(k.qk);
-        names.add(k.softmax);
-        names.add(k.pv);
-    }
+    for (const jit::DecodeKernels& k : plan.decode) names.add(k);
+    names.add(plan.pack);
+    for (const jit::TileKernels& k : plan.tile) names.add(k);
     names.add(plan.merge);
-    return names.line("attention");
+    return line("attention", names);
 }
 
 std::string tiles_of(const AttentionPlan& plan) {
@@ -93,13 +71,17 @@ Status plan_append(const AppendSpec& spec, quire_plan* plan) {
     KernelNames names;
     names.add(plan->append.key);
     names.add(plan->append.value);
-    plan->explain += names.line("append");
+    plan->explain += line("append", names);
     return say_fallback(*plan, *plan->append.target);
 }
 
 Status plan_read(const ReadSpec& spec, quire_plan* plan) {
     Context& context = *plan->context;
     QUIRE_TRY(make_read_plan(spec, context.target, context.code, &plan->read, &plan->explain));
+    KernelNames names;
+    names.add(plan->read.key);
+    names.add(plan->read.value);
+    plan->explain += line("read", names);
     return say_fallback(*plan, *plan->read.target);
 }
 

@@ -59,7 +59,7 @@ struct quire_plan {
     quire::PmxCacheSpec pmx{};
     quire::DirectmlSpec directml{};
     quire::MindsporeSpec mindspore{};
-    std::string explain;
+    std::string explain, explain_json;
 };
 
 namespace quire {

@@ -1,0 +1,49 @@
+// Names of kernels, each once, in the order in which they came.
+#pragma once
+#include <set>
+#include <string>
+
+#include "jit/kernels.h"
+
+namespace quire {
+
+class KernelNames {
+public:
+    template <typename Args>
+    void add(const jit::Kernel<Args>& kernel) {
+        if (kernel && seen_.insert(kernel.code().name).second)
+            text_ += (text_.empty() ? "" : " ") + kernel.code().name;
+    }
+    void add(const jit::DecodeKernels& k) {
+        add(k.key_scales);
+        add(k.qk);
+        add(k.softmax);
+        add(k.value_scales);
+        add(k.pv);
+    }
+    void add(const jit::PackKernels& k) {
+        add(k.key_scales);
+        add(k.keys);
+        add(k.value_scales);
+        add(k.values);
+    }
+    void add(const jit::TileKernels& k) {
+        add(k.qk);
+        add(k.softmax);
+        add(k.softmax_masked);
+        add(k.pv);
+    }
+    void add(const jit::ReadKernels& k) {
+        add(k.scales);
+        add(k.rows);
+        add(k.store);
+    }
+    // "name name ..."
+    const std::string& text() const { return text_; }
+
+private:
+    std::set<std::string> seen_;
+    std::string text_;
+};
+
+}  // namespace quire
