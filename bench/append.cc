@@ -64,6 +64,7 @@ private:
 
 void register_append() {
     for (const CacheFormat& cache : cache_formats()) {
+        if (cache.is_blocks()) continue;  // quire_append refuses them
         for (int threads : thread_counts()) {
             const std::string name = "append/" + cache.name + "/512/t" + std::to_string(threads);
             const Workload workload{name, &cache, 1, kTokens, kCacheTokens, threads};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "bench/limits.h"
 
@@ -31,6 +32,11 @@ std::vector<CacheFormat> make_formats() {
             formats.push_back({name, {type, group, QUIRE_F16}, bits_of(type) / 8.0 + 2.0 / group});
         }
     }
+    const std::pair<const char*, quire_type> blocks[] = {{"q8_0", QUIRE_Q8_0}, {"q4_0", QUIRE_Q4_0},
+                                                         {"q4_1", QUIRE_Q4_1}, {"q5_0", QUIRE_Q5_0},
+                                                         {"q5_1", QUIRE_Q5_1}, {"iq4_nl", QUIRE_IQ4_NL}};
+    for (const auto& [name, type] : blocks)
+        formats.push_back({name, {type, 0, QUIRE_NONE}, double(quire_bytes_of(type, 32)) / 32});
     return formats;
 }
 
@@ -66,6 +72,22 @@ void fill(void* memory, size_t bytes, Make make) {
     }
 }
 
+// Blocks of random codes and small scales (and minima: the same bits in every format that has none are
+// codes).
+void fill_blocks(quire_type type, void* memory, size_t bytes) {
+    const size_t block_bytes = size_t(quire_bytes_of(type, 32));
+    std::mt19937 random(1);
+    std::vector<uint8_t> blocks(block_bytes * 32771);
+    for (uint8_t& x : blocks) x = uint8_t(random());
+    for (size_t at = 0; at < blocks.size(); at += block_bytes)
+        for (size_t i = 0; i < 2; ++i) {
+            const uint16_t scale = random_scale(type == QUIRE_Q8_0 ? QUIRE_INT8 : QUIRE_INT4, random());
+            std::memcpy(&blocks[at + 2 * i], &scale, sizeof scale);
+        }
+    for (size_t at = 0; at < bytes; at += blocks.size())
+        std::memcpy(static_cast<char*>(memory) + at, blocks.data(), std::min(blocks.size(), bytes - at));
+}
+
 // (Hk, MaxT, width) of one layer's keys or values, seen as [MaxT, Hk, width].
 quire_tensor rows_view(char* data, quire_type type, int64_t slots, int64_t width) {
     quire_tensor view{};
@@ -90,15 +112,17 @@ PagedCache::PagedCache(const CacheFormat& format, int64_t batch, int64_t kv_len,
     const int64_t pages = (kv_len + P - 1) / P;
     slots_ = batch * pages * P;
     const quire_type type = format.format.type;
-    values_bytes_ = size_t(slots_) * Hk * D * bits_of(type) / 8;
+    values_bytes_ = size_t(quire_bytes_of(type, slots_ * Hk * D));
     scales_bytes_ = is_quantised() ? size_t(slots_) * Hk * (D / format.format.quant_group) * 2 : 0;
     layers_ = int64_t(min_bytes / (2 * (values_bytes_ + scales_bytes_))) + 1;
 
     values_ = allocate_huge(2 * values_bytes_ * layers_);
+    if (format.is_blocks()) fill_blocks(type, values_, 2 * values_bytes_ * layers_);
     auto element = [type](uint32_t r) { return random_element(type, r); };
     if (bits_of(type) == 32) fill<uint32_t>(values_, 2 * values_bytes_ * layers_, element);
     if (bits_of(type) == 16) fill<uint16_t>(values_, 2 * values_bytes_ * layers_, element);
-    if (bits_of(type) <= 8) fill<uint8_t>(values_, 2 * values_bytes_ * layers_, element);
+    if (bits_of(type) <= 8 && !format.is_blocks())
+        fill<uint8_t>(values_, 2 * values_bytes_ * layers_, element);
     if (is_quantised()) {
         scales_ = allocate_huge(2 * scales_bytes_ * layers_);
         fill<uint16_t>(scales_, 2 * scales_bytes_ * layers_,

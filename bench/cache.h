@@ -15,6 +15,7 @@ struct CacheFormat {
     std::string name;  // "int8_g8"
     quire_format format;
     double bytes_per_value;  // scales included
+    bool is_blocks() const { return format.type >= QUIRE_Q8_0; }
 };
 
 const std::vector<CacheFormat>& cache_formats();
@@ -32,8 +33,8 @@ public:
     quire_tensor value(int64_t layer) const { return values(layer, 1); }
     quire_tensor key_scale(int64_t layer) const { return scales(layer, 0); }
     quire_tensor value_scale(int64_t layer) const { return scales(layer, 1); }
-    bool is_quantised() const { return format_.format.quant_group != 0; }
-    quire_tensor page_table() const;  // [B, MaxP]
+    bool is_quantised() const { return format_.format.quant_group != 0; }  // with tensors of scales
+    quire_tensor page_table() const;                                       // [B, MaxP]
 
 private:
     quire_tensor values(int64_t layer, int64_t which) const;

@@ -20,8 +20,8 @@ constexpr int kMaxDecodeRows = 8;
 constexpr int kKeyPadding = 16;
 
 struct ScalesArgs {           // f32 or f16 scales of the block's rows -> f32
-    const char* const* rows;  // [N] address of the row's scales
-    float* out;               // [N][scale stride]
+    const char* const* rows;  // [N] address of the row's scales (of the row where it holds them)
+    float* out;               // [N][scale stride]: of each group its scale, and its minimum where it has one
     int64_t count;            // keys
 };
 

@@ -1,5 +1,6 @@
 #include "jit/emitter.h"
 
+#include <algorithm>
 #include <iterator>
 #include <stdexcept>
 
@@ -291,6 +292,63 @@ void Emitter::load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n) {
     vinserti64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), high, 1);
 }
 
+void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high) {
+    vpmovzxbd(v, ptr[at]);
+    high ? vpsrld(v, v, 4) : bit_and(v, v, splat_bits(15));
+}
+
+void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers) {
+    std::vector<uint32_t> words, bytes(4, 0);
+    bool linear = true;
+    for (int i = 0; i < 16; ++i) {
+        words.push_back(float_bits(numbers[size_t(i)]));
+        bytes[size_t(i / 4)] |= uint32_t(uint8_t(int8_t(numbers[size_t(i)]))) << (i % 4 * 8);
+        linear = linear && numbers[size_t(i)] == numbers[0] + float(i);
+    }
+    if (is_512()) {  // vpermps takes the low four bits of an index
+        vpmovzxbd(v, ptr[at]);
+        if (high) vpsrld(v, v, 4);
+        return vpermps(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), constant(words));
+    }
+    const Xbyak::Xmm x(v.getIdx());
+    if (linear) {
+        load_nibbles(v, at, high);
+        if (numbers[0] != 0) vpaddd(v, v, splat_bits(uint32_t(int32_t(numbers[0]))));
+    } else {
+        Temp table(*this, "nibbles.table");
+        const Xbyak::Xmm t((*table).getIdx());
+        bytes.resize(size_t(lanes()), 0);
+        vmovq(x, ptr[at]);
+        if (high) vpsrlw(x, x, 4);
+        vpand(x, x, splat_bits(0x0f0f0f0f));
+        vmovdqu(t, constant(bytes));
+        vpshufb(x, t, x);
+        vpmovsxbd(v, x);
+    }
+    vcvtdq2ps(v, v);
+}
+
+void Emitter::gather_halves(const Xbyak::Xmm& x, const RegExp& at, int stride, int each, int count) {
+    for (int i = 0; i < count; ++i)
+        each == 1 ? vpinsrw(x, x, ptr[at + i * stride], uint8_t(i))
+                  : vpinsrd(x, x, ptr[at + i * stride], uint8_t(i));
+}
+
+void Emitter::load_halves(const Vec& v, const RegExp& at, int stride, int each, int count) {
+    const Xbyak::Xmm x(v.getIdx());
+    const int most = 8 / each;  // in 128 bits
+    zero(v);
+    gather_halves(x, at, stride, each, std::min(count, most));
+    if (count > most) {
+        Temp upper(*this, "upper halves");
+        const Xbyak::Xmm high((*upper).getIdx());
+        zero(upper);
+        gather_halves(high, at + most * stride, stride, each, count - most);
+        vinserti32x4(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), high, 1);
+    }
+    vcvtph2ps(v, half_of(v));
+}
+
 void Emitter::store_i8(const RegExp& at, const Vec& v, int n) {
     if (is_512()) {
         vpmovdb(Xbyak::Xmm(v.getIdx()), v);
@@ -323,6 +381,13 @@ void Emitter::multiply_by_scalar(const Vec& v, const RegExp& at) {
     Temp factor(*this, "scalar");
     vbroadcastss(factor, ptr[at]);
     vmulps(v, v, factor);
+}
+
+void Emitter::add_scalar(const Vec& v, const RegExp& at) {
+    if (is_512()) return vaddps(v, v, ptr_b[at]);
+    Temp scalar(*this, "scalar");
+    vbroadcastss(scalar, ptr[at]);
+    vaddps(v, v, scalar);
 }
 
 void Emitter::round_nearest(const Vec& d, const Vec& s) {

@@ -89,6 +89,12 @@ public:
     void load_i8(const Vec& v, const RegExp& at, int n);
     // n bytes: every lane of the low eight gets the first four of them, of the upper eight the next four.
     void load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n);
+    // Low or high nibbles of lanes() bytes to int32 lanes, or to the f32 number (-127..127, integral) of
+    // each.
+    void load_nibbles(const Vec& v, const RegExp& at, bool high);
+    void load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers);
+    // `count` times `each` (1 or 2) f16 numbers, `stride` bytes apart, converted; the other lanes are 0.
+    void load_halves(const Vec& v, const RegExp& at, int stride, int each, int count);
     // int32 lanes in -128..127: the first n stored as bytes. v is changed.
     void store_i8(const RegExp& at, const Vec& v, int n);
 
@@ -97,6 +103,7 @@ public:
     void bit_and(const Vec& d, const Vec& a, const Address& b);
     void bit_or(const Vec& d, const Vec& a, const Vec& b);
     void multiply_by_scalar(const Vec& v, const RegExp& at);  // v *= float at `at`
+    void add_scalar(const Vec& v, const RegExp& at);          // v += float at `at`
     void round_nearest(const Vec& d, const Vec& s);
     // x = p * 2^n for integral n (as float); clobbers n. n >= -127 on AVX2 (gives 0 there).
     void scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& n);
@@ -131,6 +138,7 @@ private:
     void fold_step(Fold op, const Vec& v, const Vec& moved);
     void add_halves(const Vec& v);
     void round_bits_to_bf16(const Vec& v);
+    void gather_halves(const Xbyak::Xmm& x, const RegExp& at, int stride, int each, int count);
     Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values
     Vec of_kind(int index) const;
 

@@ -22,13 +22,15 @@ struct RowKey {
     }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
-    int groups() const { return is_quantised(format) ? dim / format.quant_group : 0; }
+    int groups() const { return scale_group(format) ? dim / scale_group(format) : 0; }
+    // Of one group: its scale, then its minimum where the format has one.
+    int numbers() const { return block_info(format.type) ? block_info(format.type)->numbers() : 1; }
     // Floats from one row's f32 scales to the next: room for whole vectors from any scale on.
     int scales_stride() const {
         const int lanes = target->lanes();
-        return (groups() + lanes - 1) / lanes * lanes + lanes;
+        return (groups() * numbers() + lanes - 1) / lanes * lanes + lanes;
     }
-    int row_bytes() const { return (dim * type_bits(format.type) + 7) / 8; }
+    int row_bytes() const { return int(bytes_of(format.type, dim)); }
 };
 
 // What is done to the scores before softmax.

@@ -20,7 +20,7 @@ Status make(CodeCache& cache, const std::string& name, const Generate& generate,
 }
 
 Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
-    if (!is_quantised(key.format)) return {};
+    if (key.groups() == 0) return {};
     key.rows = 0;
     return make(
         cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
@@ -83,7 +83,7 @@ Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
 Status make_read_kernels(CodeCache& cache, const RowKey& row, quire_type type, ReadKernels* kernels) {
     quire_type stored = row.format.type;
     kernels->stride = row.padded();
-    if (is_quantised(row.format)) {
+    if (row.groups() > 0) {
         stored = QUIRE_F32;
         QUIRE_TRY(make_scales(cache, row, &kernels->scales));
         QUIRE_TRY(make(

@@ -50,8 +50,8 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
                          int vecs, TileKernels* kernels);
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels);
 
-struct ReadKernels {  // cache rows -> rows of another type; `rows` and `scales` are empty where nothing is
-                      // quantised
+struct ReadKernels {  // cache rows -> rows of another type; `rows` and `scales` are empty where there are
+                      // no scales
     Kernel<ScalesArgs> scales;
     Kernel<PackArgs> rows;     // to f32 [count][V], in element order
     int stride = 0;            // V

@@ -8,7 +8,8 @@ namespace quire::jit {
 class Prefetch {
 public:
     Prefetch(Emitter& e, const RowKey& key) : e_(e), row_bytes_(key.row_bytes()) {
-        if (key.groups() > 0) scale_bytes_ = key.groups() * type_bits(key.format.scale_type) / 8;
+        if (is_quantised(key.format))  // scales in the rows come with them
+            scale_bytes_ = key.groups() * type_bits(key.format.scale_type) / 8;
     }
 
     // Points at the first row. `args`: of the NextRows.

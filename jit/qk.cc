@@ -10,7 +10,7 @@ namespace quire::jit {
 namespace {
 
 // for key in 0..count:                                    emit_row
-//   for g in 0..D/G: out[key][g] = float(rows[key][g])
+//   for g in 0..D/G: out[key][g] = float(rows[key][g])                of blocks: {d, m} or d of block g
 class Scales : public Emitter {
 public:
     explicit Scales(const RowKey& key) : Emitter(*key.target), key_(key) {
@@ -29,16 +29,22 @@ public:
 private:
     void emit_row() {
         stage("row");
-        const int bytes = type_bits(key_.format.scale_type) / 8;
         mov(row_, ptr[rows_]);
-        for (int g = 0; g < key_.groups(); g += lanes()) {
+        const int step = lanes() / key_.numbers();
+        for (int g = 0; g < key_.groups(); g += step) {
             Temp factors(*this, "factors");
-            load_number(key_.format.scale_type, factors, row_ + g * bytes,
-                        std::min(lanes(), key_.groups() - g));
-            vmovups(ptr[out_ + g * 4], *factors);
+            emit_load(factors, g, std::min(step, key_.groups() - g));
+            vmovups(ptr[out_ + g * key_.numbers() * 4], *factors);
         }
         add(rows_, 8);
         add(out_, key_.scales_stride() * 4);
+    }
+
+    void emit_load(const Vec& factors, int group, int count) {
+        if (const BlockInfo* block = block_info(key_.format.type))
+            return load_halves(factors, row_ + group * block->bytes, block->bytes, block->numbers(), count);
+        const int bytes = type_bits(key_.format.scale_type) / 8;
+        load_number(key_.format.scale_type, factors, row_ + group * bytes, count);
     }
 
     const RowKey key_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jit/row_loader_blocks.h"
 #include "jit/row_loader_int4.h"
 #include "jit/row_loader_int8.h"
 #include "jit/row_loader_number.h"
@@ -9,6 +10,8 @@
 namespace quire::jit {
 
 std::unique_ptr<RowLoader> RowLoader::make(Emitter& e, const quire_format& format, int dim) {
+    if (const BlockInfo* block = block_info(format.type))
+        return std::make_unique<BlockRowLoader>(e, format, dim, *block);
     switch (format.type) {
         case QUIRE_INT8: return std::make_unique<Int8RowLoader>(e, format, dim);
         case QUIRE_INT4: return std::make_unique<Int4RowLoader>(e, format, dim);
@@ -19,7 +22,7 @@ std::unique_ptr<RowLoader> RowLoader::make(Emitter& e, const quire_format& forma
 void RowLoader::load(const Vec& out, int vec, const RegExp& row, const RegExp& scales) {
     const int first = vec * e_.lanes();
     load_numbers(out, first, std::min(e_.lanes(), dim_ - first), row);
-    if (is_quantised(format_)) scale(out, groups_of(vec), scales);
+    scale(out, vec, scales);
 }
 
 // Group of each lane's element; padding repeats the last.
@@ -33,7 +36,9 @@ std::vector<int> RowLoader::groups_of(int vec) const {
     return groups;
 }
 
-void RowLoader::scale(const Vec& v, const std::vector<int>& groups, const RegExp& scales) {
+void RowLoader::scale(const Vec& v, int vec, const RegExp& scales) {
+    if (!is_quantised(format_)) return;
+    const std::vector<int> groups = groups_of(vec);
     const auto [low, high] = std::minmax_element(groups.begin(), groups.end());
     if (*low == *high) return e_.multiply_by_scalar(v, scales + *low * 4);
     Temp factors(e_, "scale.factors");

@@ -14,16 +14,17 @@ public:
     virtual ~RowLoader() = default;
 
     int vecs() const { return (dim_ + e_.lanes() - 1) / e_.lanes(); }
-    int row_bytes() const { return (dim_ * type_bits(format_.type) + 7) / 8; }
 
     // Vector `vec` of the row, dequantised; needs one register more while it works. `scales` is the address
-    // of the row's f32 scales (unused where the format has none).
+    // of the row's f32 scales (args.h: ScalesArgs; unused where the format has none).
     void load(const Vec& out, int vec, const RegExp& row, const RegExp& scales);
 
 protected:
     RowLoader(Emitter& e, const quire_format& format, int dim) : e_(e), format_(format), dim_(dim) {}
     // Numbers, or codes as f32; the row has `valid` elements from there on (0 < valid <= lanes).
     virtual void load_numbers(const Vec& out, int first_element, int valid, const RegExp& row) = 0;
+    // What is done to the codes of vector `vec`; where there are groups: * scale.
+    virtual void scale(const Vec& v, int vec, const RegExp& scales);
 
     Emitter& e_;
     const quire_format format_;
@@ -31,7 +32,6 @@ protected:
 
 private:
     std::vector<int> groups_of(int vec) const;
-    void scale(const Vec& v, const std::vector<int>& groups, const RegExp& scales);
     void load_factors(const Vec& factors, const std::vector<int>& groups, const RegExp& scales);
 };
 

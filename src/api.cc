@@ -150,6 +150,15 @@ quire_tensor quire_tensor_of(void* data, quire_type type, int32_t rank, const in
     return t;
 }
 
+int64_t quire_bytes_of(quire_type type, int64_t elements) {
+    const TypeSize size = type_size(type);
+    int64_t bytes = 0;
+    if (size.elements == 0 || elements < 0 || elements % size.elements != 0 ||
+        __builtin_mul_overflow(elements / size.elements, size.bytes, &bytes))
+        return 0;
+    return bytes;
+}
+
 quire_status quire_context_create(const quire_context_options* options, quire_context** context) {
     return guarded([&]() -> Status {
         if (context == nullptr) return invalid("context is NULL: must point at a quire_context*");

@@ -11,12 +11,13 @@ Shape with(Shape lead, int64_t heads, int64_t last) {
     return lead;
 }
 
-// `lead`: {slots}, or {B, T}.
+// `lead`: {slots}, or {B, T}. `rows`: of the codes.
 Status check_scales(const char* name, const quire_tensor* tensor, const quire_format& format,
-                    const Shape& lead, int Hk, int dim, RowView* view) {
+                    const Shape& lead, int Hk, int dim, const RowView& rows, RowView* view) {
     if (!is_quantised(format)) {
         if (tensor != nullptr)
             return invalid("%s is given: must be NULL where the format is %s", name, type_name(format.type));
+        *view = block_info(format.type) ? rows : RowView{};  // blocks hold their scales
         return {};
     }
     return check_rows(name, tensor, format.scale_type,
@@ -48,10 +49,10 @@ Status check_cache(const CacheTensors& t, const CacheSpec& spec, int64_t B, Cach
     QUIRE_TRY(check_rows("value", t.value, spec.value_format.type,
                          batched ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]", with(lead, spec.Hk, spec.Dv),
                          &cache->value));
-    QUIRE_TRY(
-        check_scales("key_scale", t.key_scale, spec.key_format, lead, spec.Hk, spec.D, &cache->key_scale));
+    QUIRE_TRY(check_scales("key_scale", t.key_scale, spec.key_format, lead, spec.Hk, spec.D, cache->key,
+                           &cache->key_scale));
     QUIRE_TRY(check_scales("value_scale", t.value_scale, spec.value_format, lead, spec.Hk, spec.Dv,
-                           &cache->value_scale));
+                           cache->value, &cache->value_scale));
     if (!batched) return {};
     if (t.cachestarts != nullptr)
         return invalid("cachestarts is given: must be NULL with a key [B, T, Hk, D]");

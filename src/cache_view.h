@@ -12,11 +12,12 @@ struct CacheSpec {
 
 // Rows of keys and values and where each position of a sequence is.
 struct CacheView {
-    RowView key, value, key_scale, value_scale;
-    IndexView starts;       // [B] or [B, MaxP]; none: position t is row t of the sequence
-    int64_t page_size = 0;  // 0: offsets
-    bool batched = false;   // every sequence has rows of its own: [B, T, Hk, ...]
-    int64_t slots = 0;      // rows, of one sequence where batched
+    RowView key, value;
+    RowView key_scale, value_scale;  // base null: no scales; of blocks: the rows, which hold them
+    IndexView starts;                // [B] or [B, MaxP]; none: position t is row t of the sequence
+    int64_t page_size = 0;           // 0: offsets
+    bool batched = false;            // every sequence has rows of its own: [B, T, Hk, ...]
+    int64_t slots = 0;               // rows, of one sequence where batched
     int64_t max_pages = 0;
     int64_t row(int64_t b, int64_t t) const {
         if (!starts) return t;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <vector>
 
 #include "src/half.h"
 
@@ -10,11 +11,17 @@ namespace quire {
 namespace {
 
 constexpr FormatInfo kFormats[] = {
-    {QUIRE_F32, "f32", 32, 0, "exact"},
-    {QUIRE_F16, "f16", 16, 0, "half the bytes, no scales"},
-    {QUIRE_BF16, "bf16", 16, 0, "half the bytes, the range of f32"},
-    {QUIRE_INT8, "int8", 8, 127, "a quarter of the bytes, error near f16 attention"},
-    {QUIRE_INT4, "int4", 4, 7, "an eighth of the bytes"},
+    {QUIRE_F32, "f32", 0, "exact"},
+    {QUIRE_F16, "f16", 0, "half the bytes, no scales"},
+    {QUIRE_BF16, "bf16", 0, "half the bytes, the range of f32"},
+    {QUIRE_INT8, "int8", 127, "a quarter of the bytes, error near f16 attention"},
+    {QUIRE_INT4, "int4", 7, "an eighth of the bytes"},
+    {QUIRE_Q8_0, "q8_0", 0, "ggml's: caches of llama.cpp"},
+    {QUIRE_Q4_0, "q4_0", 0, "ggml's"},
+    {QUIRE_Q4_1, "q4_1", 0, "ggml's, with a minimum"},
+    {QUIRE_Q5_0, "q5_0", 0, "ggml's"},
+    {QUIRE_Q5_1, "q5_1", 0, "ggml's, with a minimum"},
+    {QUIRE_IQ4_NL, "iq4_nl", 0, "ggml's, codes at unequal distances"},
 };
 
 constexpr float kSmallestScale = 1e-5f;
@@ -33,12 +40,8 @@ const FormatInfo* format_info(quire_type type) {
 }
 
 const char* type_name(quire_type type) {
+    if (const FormatInfo* info = format_info(type)) return info->name;
     switch (type) {
-        case QUIRE_F32: return "f32";
-        case QUIRE_F16: return "f16";
-        case QUIRE_BF16: return "bf16";
-        case QUIRE_INT8: return "int8";
-        case QUIRE_INT4: return "int4";
         case QUIRE_INT64: return "int64";
         case QUIRE_INT32: return "int32";
         case QUIRE_BOOL: return "bool";
@@ -58,6 +61,22 @@ int type_bits(quire_type type) {
         case QUIRE_INT4: return 4;
         default: return 0;
     }
+}
+
+TypeSize type_size(quire_type type) {
+    if (const BlockInfo* block = block_info(type)) return {kBlockValues, block->bytes};
+    const int bits = type_bits(type);
+    if (bits == 0) return {0, 0};
+    return bits < 8 ? TypeSize{8 / bits, 1} : TypeSize{1, bits / 8};
+}
+
+std::string format_names() {
+    std::string names;
+    for (const FormatInfo& info : kFormats) {
+        const bool first = &info == kFormats, last = &info + 1 == std::end(kFormats);
+        names += std::string(first ? "" : last ? " or " : ", ") + info.name;
+    }
+    return names;
 }
 
 std::string format_name(const quire_format& format) {
@@ -109,6 +128,7 @@ void store_code(quire_type type, void* row, int64_t i, int code) {
 }
 
 void decode_row(const quire_format& format, int dim, const void* row, const void* scales, float* values) {
+    if (const BlockInfo* block = block_info(format.type)) return decode_blocks(*block, dim, row, values);
     if (!is_quantised(format)) {
         for (int i = 0; i < dim; ++i) values[i] = load_number(format.type, row, i);
         return;
@@ -120,6 +140,11 @@ void decode_row(const quire_format& format, int dim, const void* row, const void
 
 void encode_row(const quire_format& format, int dim, quire_type input_type, const void* values, void* row,
                 void* scales) {
+    if (const BlockInfo* block = block_info(format.type)) {
+        std::vector<float> numbers;
+        for (int i = 0; i < dim; ++i) numbers.push_back(load_number(input_type, values, i));
+        return encode_blocks(*block, dim, numbers.data(), row);
+    }
     if (!is_quantised(format)) {
         for (int i = 0; i < dim; ++i) store_number(format.type, row, i, load_number(input_type, values, i));
         return;

@@ -1,11 +1,12 @@
 // The table of cache formats, with a scalar encode and decode of each: the definition that generated code is
-// tested against. To add a format: a row here, a loader in jit/ (docs/adding-a-format.md).
+// tested against. To add a format: docs/adding-a-format.md.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "quire/quire.h"
+#include "src/blocks.h"
 
 namespace quire {
 
@@ -18,8 +19,7 @@ using UnalignedInt64 [[gnu::aligned(1)]] = int64_t;
 struct FormatInfo {
     quire_type type;
     const char* name;
-    int bits;         // of one stored value
-    int max_code;     // 0: not quantised; else codes are -max_code..max_code
+    int max_code;     // 0: no codes with scales of their own tensor; else codes are -max_code..max_code
     const char* why;  // what it is for
 };
 
@@ -29,6 +29,7 @@ const FormatInfo* format_info(quire_type type);
 // All rows of the table, for tests and benches.
 const FormatInfo* format_table(size_t* count);
 
+// Codes whose scales are a tensor of their own.
 inline bool is_quantised(const quire_format& f) {
     const FormatInfo* info = format_info(f.type);
     return info != nullptr && info->max_code != 0;
@@ -37,12 +38,29 @@ inline bool operator==(const quire_format& a, const quire_format& b) {
     return a.type == b.type && a.quant_group == b.quant_group && a.scale_type == b.scale_type;
 }
 
+// "f32, f16, ... or iq4_nl": the table's.
+std::string format_names();
+
 // "int8_gr32_f16", "f32".
 std::string format_name(const quire_format& format);
 
 const char* type_name(quire_type type);
-// Bits of one element, 0 for QUIRE_NONE.
+// Bits of one element, 0 for QUIRE_NONE and where only blocks of elements have a size.
 int type_bits(quire_type type);
+// The least elements that are whole bytes, and their bytes: int4 {2, 1}, q8_0 {32, 34}. {0, 0}: no type.
+struct TypeSize {
+    int elements, bytes;
+};
+TypeSize type_size(quire_type type);
+// Of whole bytes or blocks; may be negative, as strides are.
+inline int64_t bytes_of(quire_type type, int64_t elements) {
+    const TypeSize size = type_size(type);
+    return elements / size.elements * size.bytes;
+}
+// Values that share a scale, 0: none do.
+inline int scale_group(const quire_format& f) {
+    return block_info(f.type) ? kBlockValues : is_quantised(f) ? f.quant_group : 0;
+}
 
 // Element i of a packed row of plain numbers (F32, F16, BF16).
 float load_number(quire_type type, const void* base, int64_t i);
@@ -54,7 +72,8 @@ float round_to(quire_type type, float value);
 int load_code(quire_type type, const void* row, int64_t i);
 void store_code(quire_type type, void* row, int64_t i, int code);
 
-// The row's values: numbers, or code * scale. `scales` may be null where the format has none.
+// The row's values: numbers, code * scale, or what blocks say. `scales` may be null where the format has
+// none.
 void decode_row(const quire_format& format, int dim, const void* row, const void* scales, float* values);
 
 // Stores `dim` values of `input_type`; see quire_append_desc for the arithmetic. Writes row and scales only.

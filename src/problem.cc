@@ -181,15 +181,17 @@ Status check_outputs(const quire_attention_args& args, AttentionProblem* p) {
 Status check_format(const char* name, const quire_format& format, int dim) {
     const FormatInfo* info = format_info(format.type);
     if (info == nullptr)
-        return invalid("%s.type is %s: must be f32, f16, bf16, int8 or int4", name,
-                       type_text(format.type).c_str());
+        return invalid("%s.type is %s: must be %s", name, type_text(format.type).c_str(),
+                       format_names().c_str());
+    const int whole = type_size(format.type).elements;
+    if (dim % whole != 0)
+        return invalid("%s.type is %s: needs a head size that is a multiple of %d, got %d", name, info->name,
+                       whole, dim);
     if (info->max_code == 0) return {};
     if (format.quant_group < 1 || dim % format.quant_group != 0)
         return invalid("%s.quant_group is %d: must divide the head size, %d", name, format.quant_group, dim);
     if (format.scale_type != QUIRE_F32 && format.scale_type != QUIRE_F16)
         return invalid("%s.scale_type is %s: must be f32 or f16", name, type_text(format.scale_type).c_str());
-    if (format.type == QUIRE_INT4 && dim % 2 != 0)
-        return invalid("%s.type is int4: needs an even head size, got %d", name, dim);
     return {};
 }
 
@@ -203,6 +205,13 @@ Status check_activation_type(const char* name, quire_type type) {
 // Fields that do not count are zero, so that equal formats compare equal.
 quire_format plain(const quire_format& format) {
     return is_quantised(format) ? format : quire_format{format.type, 0, QUIRE_NONE};
+}
+
+Status check_appendable(const char* name, const quire_format& format) {
+    if (block_info(format.type) == nullptr) return {};
+    return Status(QUIRE_UNSUPPORTED,
+                  std::string(name) + ".type is " + type_name(format.type) +
+                      ": blocks are read by attention only, quire_append does not store them");
 }
 
 Status check_heads(int num_heads, int num_kv_heads, int* Hk) {
@@ -265,6 +274,8 @@ Status check_append_desc(const quire_append_desc& desc, AppendSpec* spec) {
     s.type = desc.type;
     QUIRE_TRY(check_format("key_format", desc.key_format, s.D));
     QUIRE_TRY(check_format("value_format", desc.value_format, s.Dv));
+    QUIRE_TRY(check_appendable("key_format", desc.key_format));
+    QUIRE_TRY(check_appendable("value_format", desc.value_format));
     s.key_format = plain(desc.key_format);
     s.value_format = plain(desc.value_format);
     QUIRE_TRY(check_range("page_size", desc.page_size, 0, kMaxPageSize));

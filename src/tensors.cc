@@ -34,10 +34,8 @@ Status check_extent(const char* name, const quire_tensor& tensor) {
 
 }  // namespace
 
-int64_t bytes_of(quire_type type, int64_t elements) { return elements * type_bits(type) / 8; }
-
 std::string type_text(quire_type type) {
-    return type == QUIRE_NONE || type_bits(type) != 0 ? type_name(type) : std::to_string(int(type));
+    return type == QUIRE_NONE || type_size(type).elements != 0 ? type_name(type) : std::to_string(int(type));
 }
 
 std::string shape_text(const quire_tensor& tensor) {
@@ -99,10 +97,11 @@ Status check_contiguous(const char* name, const quire_tensor& tensor) {
     if (tensor.shape[last] > 1 && tensor.strides[last] != 1)
         return invalid("%s has stride %lld in its last dimension: must be 1", name,
                        (long long)tensor.strides[last]);
-    for (int i = 0; tensor.type == QUIRE_INT4 && i < last; ++i)
-        if (tensor.shape[i] > 1 && tensor.strides[i] % 2 != 0)
-            return invalid("%s has stride %lld in dimension %d: must be even for int4", name,
-                           (long long)tensor.strides[i], i);
+    const int whole = type_size(tensor.type).elements;
+    for (int i = 0; i < last; ++i)
+        if (tensor.shape[i] > 1 && tensor.strides[i] % whole != 0)
+            return invalid("%s has stride %lld in dimension %d: must be a multiple of %d for %s", name,
+                           (long long)tensor.strides[i], i, whole, type_name(tensor.type));
     return {};
 }
 

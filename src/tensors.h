@@ -57,7 +57,6 @@ struct Starts {
     int64_t length(int64_t b) const { return given ? given(b + 1) - given(b) : uniform; }
 };
 
-int64_t bytes_of(quire_type type, int64_t elements);
 // "f16"; the number of a type that quire.h does not have.
 std::string type_text(quire_type type);
 // "[2, 3]"
@@ -76,7 +75,7 @@ Status check_range(const char* name, int64_t value, int64_t low, int64_t high);
 // Type, rank, shape, data and extent. `letters` is the documented shape ("[n, H, D]"), for the message.
 Status check_tensor(const char* name, const quire_tensor* tensor, quire_type type, const char* letters,
                     const Shape& shape);
-// Rows of heads, of rank 3 or 4: the last dimension is contiguous, and int4 rows begin at whole bytes.
+// Rows of heads, of rank 3 or 4: the last dimension is contiguous, and rows begin at whole bytes or blocks.
 Status check_rows(const char* name, const quire_tensor* tensor, quire_type type, const char* letters,
                   const Shape& shape, RowView* view);
 Status check_contiguous(const char* name, const quire_tensor& tensor);

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # so are patterns joined by | (a context owns its executor, which reports to it).
 ORDER = """
     include/quire/quire
-    src/half src/status src/format src/target src/dropout
+    src/half src/status src/blocks src/format src/target src/dropout
     jit/args jit/code_memory jit/notes jit/code_cache jit/perf jit/zydis jit/listing \
         jit/emitter jit/math jit/row_loader* \
         jit/kernel_key jit/prefetch jit/qk jit/softmax jit/pv jit/quantise|jit/append jit/pack \

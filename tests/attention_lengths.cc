@@ -44,6 +44,25 @@ TEST(AttentionLengths, AllQueries) {
     }
 }
 
+// Blocks in heads from one block on, and lengths around the borders.
+TEST(AttentionLengths, AllBlocks) {
+    for (const quire_type type : block_types())
+        for (int D : {32, 64, 96, 128, 160, 256, 576, 1024}) {
+            Case c = small(plain_format(type), D);
+            c.type = D % 3 == 0 ? QUIRE_BF16 : D % 3 == 1 ? QUIRE_F16 : QUIRE_F32;
+            c.flush = D % 64 == 0 ? Flush::end : Flush::begin;
+            c.layout = D / 32 % 4;
+            c.H = 4;
+            c.Hk = 2;
+            c.causal = true;
+            c.sequences = {{1, 1}, {2, 5}, {9, 33}, {1, 129}};
+            if (D == 64) c.sequences.push_back({70, 200});
+            c.seed = uint64_t(D);
+            check(c, jit_targets());
+            if (D <= 64) check(c, {find_target("portable")});
+        }
+}
+
 // All head sizes up to past four vectors: every tail of every loader and of the output.
 TEST(AttentionLengths, AllHeadSizes) {
     for (int D = 1; D <= 70; ++D) {

@@ -11,14 +11,19 @@
 namespace quire::test {
 namespace {
 
-const quire_format kFormats[] = {plain_format(QUIRE_F32), plain_format(QUIRE_F16), plain_format(QUIRE_BF16),
-                                 quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT4, 24, QUIRE_F32)};
+const quire_format kFormats[] = {plain_format(QUIRE_F32),
+                                 plain_format(QUIRE_F16),
+                                 plain_format(QUIRE_BF16),
+                                 quantised(QUIRE_INT8, 8, QUIRE_F16),
+                                 quantised(QUIRE_INT4, 24, QUIRE_F32),
+                                 plain_format(QUIRE_Q8_0),
+                                 plain_format(QUIRE_Q5_1)};
 
 // Decode of one token and of two, tiles of one panel and of several, key ranges that are merged, a window, a
 // mask.
 std::vector<Case> shapes(const quire_format& format) {
     Case c;
-    c.D = c.Dv = 48;
+    c.D = c.Dv = block_info(format.type) ? 64 : 48;
     c.H = 6;
     c.Hk = 2;
     c.key_format = c.value_format = format;

@@ -31,9 +31,11 @@ TEST(ErrorsAttention, Descriptor) {
         {"unknown type", [](Call& c) { c.desc.type = quire_type(77); },
          "type is 77: must be f32, f16 or bf16"},
         {"key format of indices", [](Call& c) { c.desc.key_format.type = QUIRE_INT64; },
-         "key_format.type is int64: must be f32, f16, bf16, int8 or int4"},
+         "key_format.type is int64: must be f32, f16, bf16, int8, int4, q8_0, q4_0, q4_1, q5_0, q5_1 or "
+         "iq4_nl"},
         {"unknown value format", [](Call& c) { c.desc.value_format.type = quire_type(-1); },
-         "value_format.type is -1: must be f32, f16, bf16, int8 or int4"},
+         "value_format.type is -1: must be f32, f16, bf16, int8, int4, q8_0, q4_0, q4_1, q5_0, q5_1 or "
+         "iq4_nl"},
         {"quant_group 0", [](Call& c) { c.desc.key_format.quant_group = 0; },
          "key_format.quant_group is 0: must divide the head size, 16"},
         {"negative quant_group", [](Call& c) { c.desc.key_format.quant_group = -8; },
@@ -54,7 +56,9 @@ TEST(ErrorsAttention, Descriptor) {
              c.desc.head_dim = 15;
              c.desc.key_format = {QUIRE_INT4, 5, QUIRE_F32};
          },
-         "key_format.type is int4: needs an even head size, got 15"},
+         "key_format.type is int4: needs a head size that is a multiple of 2, got 15"},
+        {"blocks of half a head", [](Call& c) { c.desc.key_format.type = QUIRE_Q8_0; },
+         "key_format.type is q8_0: needs a head size that is a multiple of 32, got 16"},
         {"scale NaN", [](Call& c) { c.desc.scale = NAN; }, "scale is nan: must be finite"},
         {"scale Inf", [](Call& c) { c.desc.scale = -INFINITY; }, "scale is -inf: must be finite"},
         {"negative soft cap", [](Call& c) { c.desc.logits_soft_cap = -1; },
@@ -284,9 +288,9 @@ TEST(ErrorsAttention, Int4Rows) {
         int4_rows,
         Rows{
             {"odd stride of rows", [](Call& c) { c.key.strides[0] = 33; },
-             "key has stride 33 in dimension 0: must be even for int4"},
+             "key has stride 33 in dimension 0: must be a multiple of 2 for int4"},
             {"odd stride of heads", [](Call& c) { c.value.strides[1] = 9; },
-             "value has stride 9 in dimension 1: must be even for int4"},
+             "value has stride 9 in dimension 1: must be a multiple of 2 for int4"},
             {"stride 2 of values", [](Call& c) { c.value.strides[2] = 2; },
              "value has stride 2 in its last dimension: must be 1"},
             {"half the head, as bytes", [](Call& c) { c.key.shape[2] = 8; },

@@ -207,9 +207,9 @@ TEST(ErrorsPmx, Int4Offsets) {
         int4_offsets,
         Rows{
             {"odd stride of tokens", [](Call& c) { c.cache.strides[3] = 17; },
-             "cache has stride 17 in dimension 3: must be even for int4"},
+             "cache has stride 17 in dimension 3: must be a multiple of 2 for int4"},
             {"odd stride of layers", [](Call& c) { c.cache.strides[0] = 1281; },
-             "cache has stride 1281 in dimension 0: must be even for int4"},
+             "cache has stride 1281 in dimension 0: must be a multiple of 2 for int4"},
             {"heads and tokens the other way", [](Call& c) { std::swap(c.cache.shape[2], c.cache.shape[3]); },
              "cache has shape [2, 2, 20, 2, 16]: dimension 2 of (L, 2, Hk, MaxT, D) must be 2"},
             {"offset negative", [](Call& c) { entry(c.cachestarts, 1) = -1; },

@@ -217,7 +217,10 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {quantised(QUIRE_INT8, 8, QUIRE_F16), 128},
                                           {quantised(QUIRE_INT8, 1, QUIRE_F32), 40},
                                           {quantised(QUIRE_INT4, 1, QUIRE_F32), 40},
-                                          {quantised(QUIRE_INT4, 32, QUIRE_F16), 96}})
+                                          {quantised(QUIRE_INT4, 32, QUIRE_F16), 96},
+                                          {plain_format(QUIRE_Q8_0), 128},
+                                          {plain_format(QUIRE_Q5_1), 64},
+                                          {plain_format(QUIRE_IQ4_NL), 96}})
                 check_setup({target, shape, shape, rows, {}});
 }
 

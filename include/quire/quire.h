@@ -82,13 +82,22 @@ typedef QUIRE_ENUM(quire_type) {
     QUIRE_INT4 = 5, /* two a byte: element 2i in the low nibble, 2i+1 in the high, two's complement, -7..7 */
     QUIRE_INT64 = 6,
     QUIRE_INT32 = 7,
-    QUIRE_BOOL = 8 /* one byte, 0 is false */
+    QUIRE_BOOL = 8, /* one byte, 0 is false */
+    /* ggml's blocks of 32 values, with their scales in them: docs/formats.md. Of keys and values only */
+    QUIRE_Q8_0 = 9,   /* 34 bytes */
+    QUIRE_Q4_0 = 10,  /* 18 */
+    QUIRE_Q4_1 = 11,  /* 20 */
+    QUIRE_Q5_0 = 12,  /* 22 */
+    QUIRE_Q5_1 = 13,  /* 24 */
+    QUIRE_IQ4_NL = 14 /* 18 */
 } quire_type;
 
 #define QUIRE_MAX_RANK 8
 
 /* A view: `data` points at element (0, ..., 0). Shape and strides count elements, also for QUIRE_INT4 (whose
- * last dimension must have stride 1 and an even length). A stride may be any value that keeps distinct
+ * last dimension must have stride 1 and an even length) and for the types of blocks (the same, a multiple of 32;
+ * the other strides are multiples of 32 too: 32 elements are one block, so that a stride of s bytes of Q8_0 is
+ * s / 34 * 32). A stride may be any value that keeps distinct
  * elements apart; of a dimension of length 1 it is ignored. Passed by pointer; NULL where absent. */
 typedef struct quire_tensor {
     void *data;
@@ -100,6 +109,10 @@ typedef struct quire_tensor {
 
 /* A dense row-major view of `data` with that shape. rank <= QUIRE_MAX_RANK. */
 QUIRE_API quire_tensor quire_tensor_of(void *data, quire_type type, int32_t rank, const int64_t *shape);
+
+/* Bytes of so many elements that follow each other (Q8_0: 32 are 34 bytes). 0 where they are no whole bytes or
+ * blocks, or the type is none of quire_type. */
+QUIRE_API int64_t quire_bytes_of(quire_type type, int64_t elements);
 
 /* ---- context ------------------------------------------------------------------------------------------- */
 
@@ -194,8 +207,10 @@ typedef QUIRE_ENUM(quire_precision) {
 
 /* ---- quire_attention ----------------------------------------------------------------------------------- */
 
-/* How rows of keys or values are stored: `type` F32, F16, BF16 (quant_group and scale_type are 0), or INT8,
- * INT4 with quant_group (divides the head size) and scale_type (F32 or F16). The value is code * scale. */
+/* How rows of keys or values are stored: `type` F32, F16, BF16 (quant_group and scale_type are ignored), or INT8,
+ * INT4 with quant_group (divides the head size) and scale_type (F32 or F16): the value is code * scale. Or a type of
+ * blocks, Q8_0 to IQ4_NL, where 32 divides the head size: there are no tensors of scales then, and quant_group and
+ * scale_type are ignored. Keys and values are each of their own format. */
 typedef struct quire_format {
     quire_type type;
     int32_t quant_group;
@@ -275,8 +290,9 @@ QUIRE_API quire_status quire_prepare_attention(const quire_plan *plan, const qui
 
 /* ---- quire_append -------------------------------------------------------------------------------------- */
 
-/* Stores (quantises) new keys and values. Per group: scale = max(max|x| / 127, 1e-5) (int4: / 7), code =
- * clamp(round-half-even(x / scale)), in the arithmetic of the input's type; then the scale is rounded to its type. */
+/* Stores (quantises) new keys and values, in any format but blocks (Q8_0 to IQ4_NL: UNSUPPORTED). Per group:
+ * scale = max(max|x| / 127, 1e-5) (int4: / 7), code = clamp(round-half-even(x / scale)), in the
+ * arithmetic of the input's type; then the scale is rounded to its type. */
 typedef struct quire_append_desc {
     size_t struct_size;
     int32_t num_kv_heads;   /* Hk */

@@ -20,6 +20,8 @@ Args:
     query: [n, H, D] float32, float16 or bfloat16.
     key, value: [slots, Hk, D] and [slots, Hk, Dv] float32, float16, bfloat16, int8, or uint8: packed int4,
         two values a byte (see quire.pack_int4), with a last dimension of half the length.
+        Or uint8: ggml's blocks of 32 values, with key_format and value_format, and a last dimension of their
+        bytes (q8_0: D / 32 * 34).
     key_scale, value_scale: [slots, Hk, D / G] float32 or float16, where the key or value is quantised: one
         for each G values, which are the stored value times it.
     seqstarts: [B + 1] integers: where a sequence's queries begin; the last is n. None: one sequence.
@@ -42,6 +44,8 @@ Args:
         sequence, which is key T - S + j; older keys are seen.
     page_size: tokens in a page of the cache; 0: no pages.
     precision: "highest", "high" or "medium".
+    key_format, value_format: of uint8 keys and values: "q8_0", "q4_0", "q4_1", "q5_0", "q5_1" or "iq4_nl"; None: the
+        array's type tells.
     return_lse: also return the logarithm of the softmax's sum.
     out: array of the output's shape and the query's type to write to; None: a new NumPy array.
     context: a quire.Context; None: the default one.
@@ -102,7 +106,8 @@ nb::tuple attention(nb::handle query_array, nb::handle key_array, nb::handle val
                     nb::handle window_right, nb::handle logits_soft_cap, nb::handle sinks_array,
                     nb::handle decoding_batches, nb::handle causal_corner, nb::handle query_positions_array,
                     nb::handle key_begin_array, nb::handle key_end_array, nb::handle tree_mask_array,
-                    nb::handle page_size, nb::handle precision, nb::handle return_lse, nb::handle out,
+                    nb::handle page_size, nb::handle precision, nb::handle key_format,
+                    nb::handle value_format, nb::handle return_lse, nb::handle out,
                     nb::handle context_object) {
     Context& context = Context::of(context_object);
     Tensor query(query_array, input("query", kActivations));
@@ -122,6 +127,8 @@ nb::tuple attention(nb::handle query_array, nb::handle key_array, nb::handle val
     if (query.rank() != 4) query.require_rank(3, "[n, H, D] or [B, S, H, D]");
     if (key.rank() != 4) key.require_rank(3, "[slots, Hk, D] or [B, T, Hk, D]");
     value.require_rank(key.rank(), key.rank() == 4 ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]");
+    take_blocks(key_format, "key_format", &key);
+    take_blocks(value_format, "value_format", &value);
 
     auto desc = default_desc<quire_attention_desc, quire_attention_desc_init>();
     desc.num_heads = to_int32(query.shape(query.rank() - 2), "query's number of heads");
@@ -180,7 +187,8 @@ void bind_attention(nb::module_& module) {
            arg("sinks") = nb::none(), arg("decoding_batches") = 0, arg("causal_corner") = "bottom_right",
            arg("query_positions") = nb::none(), arg("key_begin") = nb::none(), arg("key_end") = nb::none(),
            arg("tree_mask") = nb::none(), arg("page_size") = 0, arg("precision") = "highest",
-           arg("return_lse") = false, arg("out") = nb::none(), arg("context") = nb::none());
+           arg("key_format") = nb::none(), arg("value_format") = nb::none(), arg("return_lse") = false,
+           arg("out") = nb::none(), arg("context") = nb::none());
 }
 
 }  // namespace quire_python

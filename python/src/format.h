@@ -10,4 +10,8 @@ namespace quire_python {
 quire_format format_of(const Tensor& rows, const char* rows_name, const Tensor& scale,
                        const char* scale_name);
 
+// Where the argument `format` is the name of a format of blocks ("q8_0") and not None, the bytes of `rows`
+// are such blocks from here on.
+void take_blocks(nb::handle format, const char* format_name, Tensor* rows);
+
 }  // namespace quire_python

@@ -142,6 +142,27 @@ void Tensor::require_rank(int32_t rank, const char* letters) const {
         fail(name_, "has " + std::to_string(view_.rank) + " dimensions: must be " + letters);
 }
 
+void Tensor::take_as_blocks(quire_type type, const char* name) {
+    if (view_.type != QUIRE_INT4)
+        fail(name_,
+             std::string("has type ") + type_name(view_.type) + ": must be uint8, the bytes of " + name);
+    constexpr int64_t kValues = 32;
+    const int64_t block = quire_bytes_of(type, kValues);
+    const auto blocks_of = [&](int64_t nibbles, const std::string& what) {
+        if (nibbles / 2 % block != 0)
+            fail(name_, "has " + what + " " + std::to_string(nibbles / 2) + ": must be a multiple of " +
+                            std::to_string(block) + ", the bytes of a block of " + name);
+        return nibbles / 2 / block * kValues;
+    };
+    const int32_t last = view_.rank - 1;
+    view_.shape[last] = blocks_of(view_.shape[last], "a last dimension of");
+    for (int32_t i = 0; i < last; ++i)
+        if (view_.shape[i] > 1)
+            view_.strides[i] =
+                blocks_of(view_.strides[i], "in dimension " + std::to_string(i) + " a stride of");
+    view_.type = type;
+}
+
 bool Tensor::import(nb::handle object, const Role& role) {
     if (PyObject_CheckBuffer(object.ptr())) {
         if (!is_known_bfloat16(object) && import_buffer(object, role)) return true;

@@ -45,7 +45,7 @@ inline Role sinks_input() { return {"sinks", bit(QUIRE_F32), false, true, "to_fl
 
 // A view of a Python array: NumPy (or anything with the buffer protocol), else DLPack on the CPU. Keeps the
 // array alive and its memory in place until it is destroyed, which needs the GIL. uint8 is packed int4: the
-// view then counts values, two a byte.
+// view then counts values, two a byte; or, where an argument says so, blocks.
 class Tensor {
 public:
     Tensor(nb::handle object, const Role& role);  // throws Error
@@ -62,6 +62,10 @@ public:
     int64_t stride(int dimension) const { return view_.strides[dimension]; }  // in elements
     const void* data() const { return view_.data; }
     int64_t last_dimension() const { return view_.shape[view_.rank - 1]; }
+
+    // Takes the bytes of a uint8 array for rows of blocks. Throws unless they are whole ones. `name` of the
+    // type.
+    void take_as_blocks(quire_type type, const char* name);
 
     // Throws unless there are `rank` dimensions; `letters` tells the shape that is wanted: "[n, H, D]".
     void require_rank(int32_t rank, const char* letters) const;

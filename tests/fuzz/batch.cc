@@ -1,5 +1,7 @@
 #include "tests/fuzz/batch.h"
 
+#include "src/format.h"
+
 namespace quire::fuzz {
 
 int64_t draw_size(Source& source, bool small) {
@@ -19,7 +21,11 @@ Heads draw_heads(Source& source) {
     return heads;
 }
 
-quire_format draw_format(Source& source, int64_t dim) {
+quire_format draw_format(Source& source, int64_t dim, bool blocks) {
+    if (blocks && dim % kBlockValues == 0 && source.chance(96))
+        return {source.pick<quire_type>(
+                    {QUIRE_Q8_0, QUIRE_Q4_0, QUIRE_Q4_1, QUIRE_Q5_0, QUIRE_Q5_1, QUIRE_IQ4_NL}),
+                0, QUIRE_NONE};
     const auto type = source.pick<quire_type>({QUIRE_F32, QUIRE_F16, QUIRE_BF16, QUIRE_INT8, QUIRE_INT4});
     if (type != QUIRE_INT8 && type != QUIRE_INT4) return {type, 0, QUIRE_NONE};
     if (type == QUIRE_INT4 && dim % 2 != 0) return {QUIRE_F16, 0, QUIRE_NONE};

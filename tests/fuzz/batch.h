@@ -48,7 +48,7 @@ struct Heads {
 
 Heads draw_heads(Source& source);
 int64_t draw_size(Source& source, bool small);  // of a head
-quire_format draw_format(Source& source, int64_t dim);
+quire_format draw_format(Source& source, int64_t dim, bool blocks = false);
 // One length of queries, or of keys, for all sequences where asked for; then there is at least one. With
 // `cached` the queries are the last keys (and same_keys means the same start_pos).
 Batch draw_batch(Source& source, bool small, bool same_queries, bool same_keys, bool cached);

@@ -88,8 +88,8 @@ Call make_attention(Source& source) {
     b.desc.head_dim = int32_t(D);
     b.desc.value_head_dim = int32_t(Dv);
     b.desc.type = source.pick<quire_type>({QUIRE_F32, QUIRE_F16, QUIRE_BF16});
-    b.desc.key_format = draw_format(source, D);
-    b.desc.value_format = draw_format(source, Dv);
+    b.desc.key_format = draw_format(source, D, true);
+    b.desc.value_format = draw_format(source, Dv, true);
 
     const bool batched = source.chance(96), batched_keys = batched && source.chance(128);
     Batch batch = draw_batch(source, heads.small, batched, batched_keys, false);

@@ -100,6 +100,15 @@ quire_format quantised(quire_type type, int group, quire_type scale_type) {
     return {type, group, scale_type};
 }
 
+std::vector<quire_type> block_types() {
+    std::vector<quire_type> types;
+    size_t count = 0;
+    const FormatInfo* table = format_table(&count);
+    for (size_t i = 0; i < count; ++i)
+        if (block_info(table[i].type)) types.push_back(table[i].type);
+    return types;
+}
+
 quire_attention_desc desc_of(const Case& c) {
     quire_attention_desc desc;
     quire_attention_desc_init(&desc);

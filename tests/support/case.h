@@ -72,8 +72,11 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c);
 
-quire_format plain_format(quire_type type);
+quire_format plain_format(quire_type type);  // or of blocks
 quire_format quantised(quire_type type, int group, quire_type scale_type);
+
+// Formats whose scales are in their rows.
+std::vector<quire_type> block_types();
 
 quire_attention_desc desc_of(const Case& c);
 

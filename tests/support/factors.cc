@@ -19,6 +19,8 @@ const FormatChoice kFormats[] = {
     {QUIRE_INT8, 32, QUIRE_F32}, {QUIRE_INT8, 64, QUIRE_F16},   {QUIRE_INT8, kWholeRow, QUIRE_F32},
     {QUIRE_INT4, 1, QUIRE_F16},  {QUIRE_INT4, kOdd, QUIRE_F32}, {QUIRE_INT4, 8, QUIRE_F32},
     {QUIRE_INT4, 32, QUIRE_F16}, {QUIRE_INT4, 64, QUIRE_F32},   {QUIRE_INT4, kWholeRow, QUIRE_F16},
+    {QUIRE_Q8_0, 0, QUIRE_NONE}, {QUIRE_Q4_0, 0, QUIRE_NONE},   {QUIRE_Q4_1, 0, QUIRE_NONE},
+    {QUIRE_Q5_0, 0, QUIRE_NONE}, {QUIRE_Q5_1, 0, QUIRE_NONE},   {QUIRE_IQ4_NL, 0, QUIRE_NONE},
 };
 constexpr int kFormatCount = int(std::size(kFormats));
 
@@ -44,8 +46,8 @@ quire_format format_of(const FormatChoice& choice) { return {choice.type, choice
 
 // The group for this head size; the whole row where the wanted group does not divide.
 bool fit_format(quire_format* format, int dim) {
+    if (dim % type_size(format->type).elements != 0) return false;
     if (!is_quantised(*format)) return true;
-    if (format->type == QUIRE_INT4 && dim % 2 != 0) return false;
     int& group = format->quant_group;
     if (group == kOdd)
         for (group = 15; dim % group != 0;) group -= 2;

@@ -14,9 +14,18 @@ GuardedBuffer addresses(const std::vector<GuardedBuffer>& buffers, int first, in
     return GuardedBuffer::of(list);
 }
 
+// Any codes, with scales and minima of either sign.
+void fill_blocks(const BlockInfo& block, size_t bytes, Random* random, uint8_t* row) {
+    for (size_t i = 0; i < bytes; ++i) row[i] = uint8_t(random->bits());
+    for (size_t begin = 0; begin < bytes; begin += size_t(block.bytes))
+        for (int i = 0; i < block.numbers(); ++i)
+            store_number(QUIRE_F16, row + begin, i, random->normal() / float(block.levels()));
+}
+
 }  // namespace
 
-KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush) {
+KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush)
+    : scales_in_rows_(block_info(key.format.type) != nullptr) {
     for (int i = 0; i < count; ++i) {
         std::vector<float> numbers(size_t(key.dim));
         for (float& x : numbers) x = random->normal();
@@ -26,7 +35,10 @@ KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush 
             scales_.emplace_back(size_t(key.groups() * type_bits(key.format.scale_type) / 8), flush);
             scales = scales_.back().data();
         }
-        encode_row(key.format, key.dim, QUIRE_F32, numbers.data(), rows_.back().data(), scales);
+        if (const BlockInfo* block = block_info(key.format.type))
+            fill_blocks(*block, rows_.back().size(), random, rows_.back().as<uint8_t>());
+        else
+            encode_row(key.format, key.dim, QUIRE_F32, numbers.data(), rows_.back().data(), scales);
         decode_row(key.format, key.dim, rows_.back().data(), scales, numbers.data());
         rows_.back().forbid_writes();
         if (scales != nullptr) scales_.back().forbid_writes();
@@ -38,7 +50,7 @@ GuardedBuffer KernelRows::rows(int first, int count, int length) const {
     return addresses(rows_, first, count, length);
 }
 GuardedBuffer KernelRows::scales(int first, int count, int length) const {
-    return addresses(scales_, first, count, length);
+    return addresses(scales_in_rows_ ? rows_ : scales_, first, count, length);
 }
 
 GuardedBuffer KernelRows::nowhere(int length) {
@@ -58,6 +70,8 @@ std::vector<RowShape> row_shapes() {
                 if (dim % group == 0)
                     shapes.push_back({quantised(type, group, group % 2 == 0 ? QUIRE_F16 : QUIRE_F32), dim});
     }
+    for (quire_type type : block_types())
+        for (int dim : {32, 64, 96, 128, 576}) shapes.push_back({plain_format(type), dim});
     shapes.push_back({quantised(QUIRE_INT8, 9, QUIRE_F32), 45});
     return shapes;
 }

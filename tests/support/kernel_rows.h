@@ -39,6 +39,7 @@ public:
     static GuardedBuffer nowhere(int length);
 
 private:
+    const bool scales_in_rows_;
     std::vector<GuardedBuffer> rows_, scales_;
     std::vector<std::vector<float>> values_;
 };

@@ -25,7 +25,7 @@ struct Draw {
     double most_multiplications = 3e5;  // portable and the reference take their time
     bool long_sequences = false;        // also such as are cut into ranges of keys and blocks of queries
     int most_sequences = 4;
-    bool cached = false;   // no more queries than keys, and a cache (no dense keys)
+    bool cached = false;   // no more queries than keys, and a cache (no dense keys) that append can write
     bool options = true;   // masks, windows, ...; else none
     bool by_token = true;  // also options that depend on the place in the batch or of a query in its
                            // sequence: decoding_batches, masks, trees, query_positions, key ranges

@@ -17,6 +17,7 @@ void fill_dead(bool clean, GuardedBuffer* buffer, quire_type type) {
     if (clean) return buffer->fill(0);
     const uint32_t f32[] = {0x7fc00001, 0x7f800000, 0xffc00000, 0xff800000};
     const uint16_t f16[] = {0x7e01, 0x7c00, 0xfe00, 0xfc00}, bf16[] = {0x7fc1, 0x7f80, 0xffc0, 0xff80};
+    if (block_info(type)) return buffer->fill(f16, sizeof f16);  // every scale and minimum
     const uint8_t codes[] = {0x80, 0x88, 0x7f, 0x08, 0x9b};
     switch (type) {
         case QUIRE_F32: return buffer->fill(f32, sizeof f32);
@@ -64,7 +65,7 @@ char* element(const quire_tensor& view, int64_t i, int64_t j, int64_t k) {
     int64_t at = 0;
     const int64_t index[] = {i, j, k};
     for (int d = 0; d < view.rank; ++d) at += view.shape[d] > 1 ? index[d] * view.strides[d] : 0;
-    return static_cast<char*>(view.data) + at * type_bits(view.type) / 8;
+    return static_cast<char*>(view.data) + bytes_of(view.type, at);
 }
 
 size_t extent(const quire_tensor& view) {
@@ -73,7 +74,8 @@ size_t extent(const quire_tensor& view) {
         if (view.shape[d] == 0) return 0;
         last += view.shape[d] > 1 ? (view.shape[d] - 1) * view.strides[d] : 0;
     }
-    return size_t((last + 1) * type_bits(view.type) + 7) / 8;
+    const int whole = type_size(view.type).elements;
+    return size_t(bytes_of(view.type, (last + whole) / whole * whole));
 }
 
 // ---- CacheSide ----
@@ -94,6 +96,8 @@ void CacheSide::load(int64_t slot, int head, float* values) const {
 void CacheSide::poison(int64_t slot, int head, float number) {
     if (is_quantised(format))
         store_number(format.scale_type, scales_of(slot, head), 0, number);
+    else if (block_info(format.type))
+        store_number(QUIRE_F16, row(slot, head), 0, number);
     else
         store_number(format.type, row(slot, head), 0, number);
 }

@@ -19,7 +19,8 @@ struct CacheSide {
     void* scales_of(int64_t slot, int head) const;
     void store(int64_t slot, int head, const std::vector<float>& values);
     void load(int64_t slot, int head, float* values) const;  // dequantised
-    // Spoils the row: its first element, or the scale of its first group, becomes `number` (NaN, Inf).
+    // Spoils the row: its first element, or the scale of its first group or block, becomes `number` (NaN,
+    // Inf).
     void poison(int64_t slot, int head, float number);
 };
 
