@@ -1,5 +1,6 @@
 // QUIRE_VERBOSE: a line of CSV a call, whose format docs/profiling.md promises; and quire_run_predict, which
 // says the same bytes and flops.
+#include "src/cost.h"
 #include "tests/api_allocations.h"
 #include "tests/directml_call.h"
 #include "tests/mindspore_call.h"
@@ -236,6 +237,14 @@ TEST(Verbose, OutOfMemoryFailsBeforeTheCall) {
 }
 
 // ---- predictions ----
+
+TEST(CostOfACacheRow, CountsScalesAndBlocks) {
+    const quire_format f32 = {QUIRE_F32, 0, QUIRE_NONE}, int4 = {QUIRE_INT4, 32, QUIRE_F16},
+                       q8_0 = {QUIRE_Q8_0, 0, QUIRE_NONE};
+    EXPECT_EQ(cache_row_bytes({1, 64, 32, f32, f32, 0}), 64 * 4 + 32 * 4);
+    EXPECT_EQ(cache_row_bytes({1, 64, 32, int4, int4, 0}), (64 / 2 + 2 * 2) + (32 / 2 + 1 * 2));
+    EXPECT_EQ(cache_row_bytes({1, 64, 32, q8_0, f32, 0}), 2 * 34 + 32 * 4);
+}
 
 class Predict : public testing::Test {
 protected:

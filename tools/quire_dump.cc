@@ -16,7 +16,7 @@ constexpr char kUsage[] =
     "  --target NAME        avx2, avx2_vnni, avx512, avx512_vnni, avx512_vnni_bf16 (avx2)\n"
     "  --heads N            query heads (32)       --kv-heads N         (8)\n"
     "  --head-dim N         (128)                  --value-head-dim N   (that of --head-dim)\n"
-    "  --cache TYPE         f32, f16, bf16, int8, int4 (int8)\n"
+    "  --cache TYPE         f32, f16, bf16, int8, int4, q8_0 or another type of block (int8)\n"
     "  --group N            values that share a scale (32; of int8 and int4)\n"
     "  --scale-type TYPE    f32, f16 (f16)\n"
     "  --type TYPE          of query, output and new keys: f32, f16, bf16 (f32)\n"
@@ -81,9 +81,14 @@ Status parse(int count, char** arguments, Options* o) {
 }
 
 Status parse_type(const char* name, const std::string& text, quire_type* type) {
-    for (quire_type t : {QUIRE_F32, QUIRE_F16, QUIRE_BF16, QUIRE_INT8, QUIRE_INT4})
-        if (text == type_name(t)) return *type = t, Status();
-    return invalid("%s is \"%s\": must be f32, f16, bf16, int8 or int4", name, text.c_str());
+    std::string names;
+    size_t count = 0;
+    const FormatInfo* table = format_table(&count);
+    for (size_t i = 0; i < count; ++i) {
+        if (text == table[i].name) return *type = table[i].type, Status();
+        names += (i ? ", " : "") + std::string(table[i].name);
+    }
+    return invalid("%s is \"%s\": must be one of %s", name, text.c_str(), names.c_str());
 }
 
 Status make_spec(const Options& o, AttentionSpec* attention, AppendSpec* append) {
