@@ -8,7 +8,10 @@
 #include <vector>
 
 #if DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP
-#include <omp.h>
+extern "C" {  // omp.h belongs to one compiler; the runtime that oneDNN brings is the same for all
+int omp_get_max_threads(void);
+void omp_set_num_threads(int);
+}
 #endif
 
 namespace quire {

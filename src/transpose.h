@@ -16,7 +16,8 @@ inline void rows_to_columns(const UnalignedFloat* const rows[4], int dim, float 
     int d = 0;
     for (; d + 4 <= dim; d += 4) {
         __m128 x[4];
-        for (int r = 0; r < 4; ++r) x[r] = _mm_mul_ps(_mm_loadu_ps(rows[r] + d), f);
+        for (int r = 0; r < 4; ++r)
+            x[r] = _mm_mul_ps(_mm_loadu_ps(reinterpret_cast<const float*>(rows[r] + d)), f);
         _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
         for (int r = 0; r < 4; ++r) _mm_storeu_ps(columns + (d + r) * stride, x[r]);
     }

@@ -14,7 +14,8 @@ enum class Role { input, written };
 
 struct Argument {
     const char* name;
-    size_t offset;  // of the pointer in the arguments
+    size_t offset;  // of the pointer in the arguments or the descriptor
+    bool in_desc;
     Role role;
     quire_tensor view, intended;  // as passed, and as it was before a mistake was made
     std::vector<int64_t> values;  // of a tensor of integers
@@ -51,16 +52,14 @@ public:
 
     Argument& add(const char* name, const quire_tensor* const& field, Role role, quire_type type,
                   std::vector<int64_t> shape, std::vector<int64_t> values = {}) {
-        Argument a{};
-        a.name = name;
-        a.offset = offset_of(field);
-        a.role = role;
-        a.view = quire_tensor_of(nullptr, type, int32_t(shape.size()), shape.data());
-        a.values = std::move(values);
-        call_.arguments.push_back(a);
-        return call_.arguments.back();
+        return add(name, offset_of(field, args), false, role, type, std::move(shape), std::move(values));
     }
-    void scalar(const int64_t& field) { call_.scalars.push_back(offset_of(field)); }
+    // The same of a tensor that the descriptor points at.
+    Argument& add_to_desc(const char* name, const quire_tensor* const& field, quire_type type,
+                          std::vector<int64_t> shape) {
+        return add(name, offset_of(field, desc), true, Role::input, type, std::move(shape), {});
+    }
+    void scalar(const int64_t& field) { call_.scalars.push_back(offset_of(field, args)); }
 
     Call finish(const Functions& functions) {
         const auto bytes = [](const auto& s) {
@@ -75,9 +74,21 @@ public:
     }
 
 private:
-    template <typename Field>
-    size_t offset_of(const Field& field) const {
-        return size_t(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&args));
+    Argument& add(const char* name, size_t offset, bool in_desc, Role role, quire_type type,
+                  std::vector<int64_t> shape, std::vector<int64_t> values) {
+        Argument a{};
+        a.name = name;
+        a.offset = offset;
+        a.in_desc = in_desc;
+        a.role = role;
+        a.view = quire_tensor_of(nullptr, type, int32_t(shape.size()), shape.data());
+        a.values = std::move(values);
+        call_.arguments.push_back(a);
+        return call_.arguments.back();
+    }
+    template <typename Field, typename Struct>
+    static size_t offset_of(const Field& field, const Struct& in) {
+        return size_t(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&in));
     }
     Call call_;
 };
@@ -111,6 +122,7 @@ Call make_pmx_multi_head_cache_attention(Source& source);
 Call make_pmx_multi_head_attention(Source& source);
 Call make_pmx_key_value_cache(Source& source);
 Call make_directml_multihead_attention1(Source& source);
+Call make_mindspore_multi_head_attention(Source& source);
 
 // ---- mutate.cc ----
 

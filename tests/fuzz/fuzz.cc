@@ -29,7 +29,8 @@ constexpr Make kOperators[] = {make_attention,
                                make_pmx_multi_head_cache_attention,
                                make_pmx_multi_head_attention,
                                make_pmx_key_value_cache,
-                               make_directml_multihead_attention1};
+                               make_directml_multihead_attention1,
+                               make_mindspore_multi_head_attention};
 constexpr int kOperatorCount = int(sizeof kOperators / sizeof *kOperators);
 
 struct Counts {

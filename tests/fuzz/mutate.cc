@@ -51,8 +51,9 @@ std::string other_length(Source& source, Argument* a) {
     const int64_t old = std::clamp<int64_t>(length, -1, 1000);
     // A list of indices is read to its end, so that its length must be true, or refused.
     const int64_t far = is_index(*a) && rank == 1 ? kHuge : int64_t(1) << 40;
-    length = source.pick<int64_t>(
-        {0, -1, INT64_MIN, old - 1, old + 1, old * 2, 1, far, kHuge, int64_t(1) << 62, INT64_MAX});
+    // One too few or too many is the mistake that a check most likely misses.
+    length = source.pick<int64_t>({old - 1, old - 1, old - 1, old - 1, old + 1, old + 1, old + 1, old * 2, 0,
+                                   1, -1, INT64_MIN, far, kHuge, int64_t(1) << 62, INT64_MAX});
     return "length " + text(length) + " in dimension " + text(d);
 }
 
@@ -71,8 +72,9 @@ std::string other_value(Source& source, Argument* a) {
     const size_t i = size_t(source.between(0, std::min<int64_t>(int64_t(a->values.size()), 256) - 1));
     int64_t& value = a->values[i];
     const uint64_t old = uint64_t(value);
-    value = source.pick<int64_t>({-1, int64_t(old - 1), int64_t(old + 1), int64_t(old * 2), 0, 1, 64,
-                                  int64_t(1) << 31, int64_t(1) << 40, INT64_MAX, INT64_MAX - 1, INT64_MIN,
+    value = source.pick<int64_t>({int64_t(old - 1), int64_t(old - 1), int64_t(old + 1), int64_t(old + 1),
+                                  int64_t(old + 1), int64_t(old * 2), -1, 0, 1, 64, int64_t(1) << 31,
+                                  int64_t(1) << 40, INT64_MAX, INT64_MAX - 1, INT64_MIN,
                                   a->values[(i + 1) % a->values.size()]});
     return "value " + text(value) + " at " + text(int64_t(i));
 }
@@ -156,8 +158,17 @@ std::string everywhere(Source& source, Call* call) {
     return "all lengths " + text(from) + " are " + text(to);
 }
 
-bool is_refused_for_its_length(const quire_tensor& view) {
-    return std::any_of(view.shape, view.shape + QUIRE_MAX_RANK, [](int64_t n) { return n >= kHuge; });
+// A view of more than there is. It must be refused for its size; or it only has more rows or columns than
+// were meant for it, which no call reads. (One that was to be broadcast would be read, and so would indices.)
+bool may_claim(const Argument& a) {
+    const quire_tensor &view = a.view, &meant = a.intended;
+    bool within = !is_index(a) && view.rank == meant.rank && view.type == meant.type;
+    for (int d = 0; d < std::clamp(view.rank, 0, QUIRE_MAX_RANK); ++d) {
+        const int64_t n = view.shape[d], stride = view.strides[d];
+        if (n >= kHuge || (n > 1 && (stride >= kHuge || stride <= -kHuge))) return true;
+        within &= stride == meant.strides[d] && (n <= meant.shape[d] || meant.shape[d] > 1);
+    }
+    return within;
 }
 
 bool fits(const quire_tensor& view) {
@@ -205,12 +216,11 @@ void make_mistakes(Source& source, Call* call) {
                                                      : in_tensor(source, call);
         if (!what.empty()) call->mistakes.push_back(what);
     }
-    // One tensor may claim more than there is: no call reads past what was meant for it, but for indices,
-    // which are read to the end. Two might agree.
+    // One tensor may claim more than there is; two might agree with each other.
     bool claimed = false;
     for (Argument& a : call->arguments) {
         if (fits(a.view)) continue;
-        if (claimed || (is_index(a) && !is_refused_for_its_length(a.view))) a.view = a.intended;
+        if (claimed || !may_claim(a)) a.view = a.intended;
         claimed = true;
     }
 }

@@ -106,8 +106,8 @@ bool place(const Call& call, Source& source, Memory* memory, Placed* placed) {
         return data;
     };
     placed->may_change.assign(3 + call.arguments.size(), {});
-    placed->desc = copy(call.desc);
-    uint8_t* args = copy(call.args);
+    uint8_t *desc = copy(call.desc), *args = copy(call.args);
+    placed->desc = desc;
     placed->args = args;
     auto* views = reinterpret_cast<quire_tensor*>(
         memory->take(call.arguments.size() * sizeof(quire_tensor), Flush::end));
@@ -135,8 +135,10 @@ bool place(const Call& call, Source& source, Memory* memory, Placed* placed) {
         views[i] = a.view;
         views[i].data = a.null_data ? nullptr : element0;
         const quire_tensor* pointer = a.given ? &views[i] : nullptr;
-        if (a.offset < call.args.size())  // a shorter struct may end within a pointer
-            std::memcpy(args + a.offset, &pointer, std::min(sizeof pointer, call.args.size() - a.offset));
+        const size_t size = a.in_desc ? call.desc.size() : call.args.size();
+        if (a.offset < size)  // a shorter struct may end within a pointer
+            std::memcpy((a.in_desc ? desc : args) + a.offset, &pointer,
+                        std::min(sizeof pointer, size - a.offset));
     }
     return true;
 }

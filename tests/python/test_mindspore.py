@@ -184,7 +184,7 @@ def layer_of(weights_seed=5, **options):
     return set_weights(layer, weights)
 
 
-@pytest.mark.parametrize("target", contexts.available_targets())
+@pytest.mark.parametrize("target", contexts.TARGETS)
 @pytest.mark.parametrize("compute", ["float32", "float16"])
 def test_token_by_token_is_the_whole(target, compute):
     """A first iteration, then one token after the other: as all at once with a causal mask."""
@@ -276,7 +276,7 @@ def test_parallel_config_and_types_of_mindspore():
     np.testing.assert_array_equal(output, layer_of(parallel_config=1)(tokens, tokens, tokens)[0])
 
 
-@pytest.mark.parametrize("target", contexts.available_targets())
+@pytest.mark.parametrize("target", contexts.TARGETS)
 def test_generated_kernels_run_it(target):
     """Also with dropout: it is no matter of the plan."""
     text = layer_of(context=contexts.context(target)).explain()

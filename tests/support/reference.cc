@@ -60,7 +60,7 @@ public:
             if (scores_[size_t(j)] == kHidden) continue;
             const Real weight = std::exp(scores_[size_t(j)] - top);
             total += weight;
-            const Real* value = &rows_.values[size_t(j * c_.Dv)];
+            const Real* value = rows_.values.data() + j * c_.Dv;
             for (int d = 0; d < c_.Dv; ++d) output[d] += weight * value[d];
         }
         for (int d = 0; d < c_.Dv; ++d) output[d] = total == 0 ? Real(0) : output[d] / total;
@@ -75,7 +75,7 @@ private:
         scores_.assign(size_t(rows_.T), Real(0));
         for (int d = 0; d < c_.D; ++d) {
             const Real q = Real(t_.query_at(token_, h_, d));
-            const Real* key = &rows_.keys[size_t(d * rows_.T)];
+            const Real* key = rows_.keys.data() + d * rows_.T;
             for (int64_t j = begin_; j < end_; ++j) scores_[size_t(j)] += q * key[j];
         }
         for (int64_t j = begin_; j < end_; ++j) {
@@ -110,7 +110,7 @@ Attended<Real> plain_attention(const Tensors& tensors) {
                 for (int h = head * c.group(); h < (head + 1) * c.group(); ++h) {
                     const size_t row = size_t((tensors.first_token(b) + i) * c.H + h);
                     QueryRow<Real>(tensors, rows, b, i, h)
-                        .attend(&result.output[row * size_t(c.Dv)], &result.lse[row]);
+                        .attend(result.output.data() + row * size_t(c.Dv), result.lse.data() + row);
                 }
         }
     return result;
