@@ -105,9 +105,9 @@ public:
     void multiply_by_scalar(const Vec& v, const RegExp& at);  // v *= float at `at`
     void add_scalar(const Vec& v, const RegExp& at);          // v += float at `at`
     void round_nearest(const Vec& d, const Vec& s);
-    // x = p * 2^n for integral n (as float); clobbers n. n >= -127 on AVX2 (gives 0 there).
+    // x = p * 2^n for integral n (as float); clobbers n. n >= lowest_exponent(), which gives 0 for p below 2.
     void scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& n);
-    static constexpr float kLowestExponent = -127.f;  // exp2 below this is 0
+    float lowest_exponent() const { return is_512() ? -160.f : -127.f; }
     // v = begin <= index < end ? v : otherwise (int32 lanes).
     void keep_in_range(const Vec& v, const Vec& index, const Xbyak::Operand& begin, const Xbyak::Operand& end,
                        const Xbyak::Operand& otherwise);

@@ -13,7 +13,7 @@ void emit_horner(Emitter& e, const Vec& acc, const Vec& x, std::initializer_list
 void emit_exp2(Emitter& e, const Vec& x) {
     Temp whole(e, "exp2.whole"), p(e, "exp2.p");
     // The clamp keeps whole + 127 representable; x is the second source, which is what max returns for NaN.
-    e.vmovups(whole, e.splat(Emitter::kLowestExponent));
+    e.vmovups(whole, e.splat(e.lowest_exponent()));
     e.vmaxps(x, whole, x);
     e.round_nearest(whole, x);
     e.vsubps(x, x, whole);  // -0.5..0.5
