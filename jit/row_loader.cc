@@ -41,19 +41,11 @@ void RowLoader::scale(const Vec& v, int vec, const RegExp& scales) {
     const std::vector<int> groups = groups_of(vec);
     const auto [low, high] = std::minmax_element(groups.begin(), groups.end());
     if (*low == *high) return e_.multiply_by_scalar(v, scales + *low * 4);
-    Temp factors(e_, "scale.factors");
-    load_factors(factors, groups, scales);
-    e_.vmulps(v, v, factors);
-}
-
-// factors = the scale of each lane's group.
-void RowLoader::load_factors(const Vec& factors, const std::vector<int>& groups, const RegExp& scales) {
-    const auto [low, high] = std::minmax_element(groups.begin(), groups.end());
-    const int base = *low;
-    if (*high == base) return e_.vbroadcastss(factors, e_.ptr[scales + base * 4]);
     std::vector<uint32_t> order;
-    for (int g : groups) order.push_back(uint32_t(g - base));
-    e_.load_permuted(factors, scales + base * 4, order);
+    for (int g : groups) order.push_back(uint32_t(g - *low));
+    Temp factors(e_, "scale.factors");
+    e_.load_permuted(factors, scales + *low * 4, order);
+    e_.vmulps(v, v, factors);
 }
 
 }  // namespace quire::jit

@@ -32,7 +32,6 @@ protected:
 
 private:
     std::vector<int> groups_of(int vec) const;
-    void load_factors(const Vec& factors, const std::vector<int>& groups, const RegExp& scales);
 };
 
 }  // namespace quire::jit
