@@ -58,6 +58,20 @@ const char* operator_name(Operator op) {
     return "";
 }
 
+namespace {
+
+// Of a stage that has a kernel for rows of keys and one for rows of values.
+template <typename Stage>
+Status explain_rows(const char* name, const Stage& stage, quire_plan* plan) {
+    KernelNames names;
+    names.add(stage.key);
+    names.add(stage.value);
+    plan->explain += line(name, names);
+    return say_fallback(*plan, *stage.target);
+}
+
+}  // namespace
+
 Status plan_attention(const AttentionSpec& spec, quire_plan* plan) {
     Context& context = *plan->context;
     QUIRE_TRY(make_attention_plan(spec, context.target, context.code, &plan->attention, &plan->explain));
@@ -68,21 +82,13 @@ Status plan_attention(const AttentionSpec& spec, quire_plan* plan) {
 Status plan_append(const AppendSpec& spec, quire_plan* plan) {
     Context& context = *plan->context;
     QUIRE_TRY(make_append_plan(spec, context.target, context.code, &plan->append, &plan->explain));
-    KernelNames names;
-    names.add(plan->append.key);
-    names.add(plan->append.value);
-    plan->explain += line("append", names);
-    return say_fallback(*plan, *plan->append.target);
+    return explain_rows("append", plan->append, plan);
 }
 
 Status plan_read(const ReadSpec& spec, quire_plan* plan) {
     Context& context = *plan->context;
     QUIRE_TRY(make_read_plan(spec, context.target, context.code, &plan->read, &plan->explain));
-    KernelNames names;
-    names.add(plan->read.key);
-    names.add(plan->read.value);
-    plan->explain += line("read", names);
-    return say_fallback(*plan, *plan->read.target);
+    return explain_rows("read", plan->read, plan);
 }
 
 Status check_plan(const quire_plan* plan, Operator op) {
