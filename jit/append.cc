@@ -29,13 +29,13 @@ public:
             max_code_ = float(format_info(key_.format.type)->max_code);
             mov(scale_out_, ptr[args() + offsetof(AppendArgs, scales)]);
             const bool nibbles = key_.format.type == QUIRE_INT4;
-            if (nibbles) mov(codes_, ptr[args() + offsetof(AppendArgs, codes)]);
             Label special, done;
             if (can_quantise(key_)) {
                 emit_quantise(*this, key_, {input_, row_, scale_out_}, special);
                 jmp(done, T_NEAR);
             }
             L(special);
+            if (nibbles) mov(codes_, ptr[args() + offsetof(AppendArgs, codes)]);
             emit_groups(nibbles ? codes_ : row_);
             if (nibbles) emit_nibbles();
             L(done);

@@ -1,0 +1,176 @@
+// The emitter's arithmetic that the tiers spell differently, within lanes and across them.
+#include "jit/emitter.h"
+
+namespace quire::jit {
+namespace {
+
+// Predicates of vcmpps.
+constexpr int kEqual = 0, kLess = 1, kOrdered = 7;
+
+}  // namespace
+
+void Emitter::zero(const Vec& v) {
+    const Xbyak::Xmm x(v.getIdx());  // clears the whole register
+    is_512() ? vpxord(v, v, v) : vxorps(x, x, x);
+}
+
+void Emitter::bit_and(const Vec& d, const Vec& a, const Address& b) {
+    is_512() ? vpandd(d, a, b) : vpand(d, a, b);
+}
+
+void Emitter::bit_or(const Vec& d, const Vec& a, const Vec& b) { is_512() ? vpord(d, a, b) : vpor(d, a, b); }
+
+void Emitter::multiply_by_scalar(const Vec& v, const RegExp& at) {
+    if (is_512()) return vmulps(v, v, ptr_b[at]);
+    Temp factor(*this, "scalar");
+    vbroadcastss(factor, ptr[at]);
+    vmulps(v, v, factor);
+}
+
+void Emitter::add_scalar(const Vec& v, const RegExp& at) {
+    if (is_512()) return vaddps(v, v, ptr_b[at]);
+    Temp scalar(*this, "scalar");
+    vbroadcastss(scalar, ptr[at]);
+    vaddps(v, v, scalar);
+}
+
+void Emitter::round_nearest(const Vec& d, const Vec& s) {
+    is_512() ? vrndscaleps(d, s, 0) : vroundps(d, s, 0);
+}
+
+void Emitter::scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& n) {
+    if (is_512()) return vscalefps(x, p, n);
+    vcvtps2dq(n, n);
+    vpaddd(n, n, splat_bits(127));
+    vpslld(n, n, 23);
+    vmulps(x, p, n);
+}
+
+void Emitter::keep_in_range(const Vec& v, const Vec& index, const Xbyak::Operand& begin,
+                            const Xbyak::Operand& end, const Xbyak::Operand& otherwise) {
+    Temp bound(*this, "range.bound");
+    vmovups(bound, end);
+    if (is_512()) {
+        vpcmpgtd(k2, bound, index);
+        vmovups(bound, begin);
+        vpcmpgtd(k3, bound, index);
+        kandnq(k2, k3, k2);
+        vmovups(bound, otherwise);
+        vmovaps(*bound | k2, v);
+        vmovaps(v, bound);
+    } else {
+        Temp before(*this, "range.before");
+        vpcmpgtd(bound, bound, index);
+        vmovups(before, begin);
+        vpcmpgtd(before, before, index);
+        vpandn(bound, before, bound);
+        vmovups(before, otherwise);
+        vblendvps(v, before, v, bound);
+    }
+}
+
+void Emitter::replace_where_equal(const Vec& v, const Vec& key, float value) {
+    Temp wanted(*this, "equal.value");
+    vmovups(wanted, splat(value));
+    if (is_512()) {
+        vcmpps(k2, key, wanted, kEqual);
+        vmovaps(v | k2, wanted);
+    } else {
+        Temp equal(*this, "equal");
+        vcmpps(equal, key, wanted, kEqual);
+        vblendvps(v, v, wanted, equal);
+    }
+}
+
+void Emitter::zero_nan(const Vec& v) {
+    if (is_512()) {
+        vcmpps(k2, v, v, kOrdered);
+        vmovaps(v | k2 | T_z, v);
+    } else {
+        Temp number(*this, "nan.ordered");
+        vcmpps(number, v, v, kOrdered);
+        vandps(v, v, number);
+    }
+}
+
+void Emitter::select_below(const Vec& d, const Vec& magnitude, float bound, const Vec& a) {
+    if (is_512()) {
+        vcmpps(k2, magnitude, splat(bound), kLess);
+        vmovaps(d | k2, a);
+    } else {
+        Temp below(*this, "below");
+        vcmpps(below, magnitude, splat(bound), kLess);
+        vblendvps(d, d, a, below);
+    }
+}
+
+void Emitter::round_to(quire_type type, const Vec& v) {
+    if (type == QUIRE_F16) {
+        vcvtps2ph(half_of(v), v, 0);
+        vcvtph2ps(v, half_of(v));
+    } else if (type == QUIRE_BF16) {
+        round_bits_to_bf16(v);
+        bit_and(v, v, splat_bits(0xffff0000));
+    }
+}
+
+void Emitter::store_half(const RegExp& at, const Vec& v, int half) {
+    if (half == 0)
+        vmovups(ptr[at], Xbyak::Ymm(v.getIdx()));
+    else
+        vextractf64x4(ptr[at], Xbyak::Zmm(v.getIdx()), 1);
+}
+
+// ---- across lanes ----
+
+void Emitter::fold_step(Fold op, const Vec& v, const Vec& moved) {
+    op == Fold::sum ? vaddps(v, v, moved) : vmaxps(v, v, moved);
+}
+
+void Emitter::fold(Fold op, const Vec& v) {
+    Temp moved(*this, "fold");
+    if (is_512()) {
+        const Xbyak::Zmm z(v.getIdx()), moved_z((*moved).getIdx());
+        vshuff32x4(moved_z, z, z, 0x4e);
+        fold_step(op, v, moved);
+        vshuff32x4(moved_z, z, z, 0xb1);
+    } else {
+        vperm2f128(Xbyak::Ymm((*moved).getIdx()), Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), 0x01);
+    }
+    fold_step(op, v, moved);
+    vshufps(moved, v, v, 0x4e);
+    fold_step(op, v, moved);
+    vshufps(moved, v, v, 0xb1);
+    fold_step(op, v, moved);
+}
+
+// zmm -> its ymm: upper half added to the lower.
+void Emitter::add_halves(const Vec& v) {
+    Temp upper(*this, "upper");
+    const Xbyak::Ymm low(v.getIdx()), high((*upper).getIdx());
+    vextractf64x4(high, Xbyak::Zmm(v.getIdx()), 1);
+    vaddps(low, low, high);
+}
+
+void Emitter::sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e) {
+    if (is_512())
+        for (const Vec& v : {a, b, c, e}) add_halves(v);
+    const auto y = [](const Vec& v) { return Xbyak::Ymm(v.getIdx()); };
+    const auto x = [](const Vec& v) { return Xbyak::Xmm(v.getIdx()); };
+    Temp upper(*this, "sum.upper");
+    // Within 128 bits: {a0+a2, b0+b2, a1+a3, b1+b3}, the same of c and e, then {a, b, c, e}. (vhaddps costs
+    // as much and cannot name registers above 15.)
+    vunpckhps(y(upper), y(a), y(b));
+    vunpcklps(y(a), y(a), y(b));
+    vaddps(y(a), y(a), y(upper));
+    vunpckhps(y(upper), y(c), y(e));
+    vunpcklps(y(c), y(c), y(e));
+    vaddps(y(c), y(c), y(upper));
+    vunpckhpd(y(upper), y(a), y(c));
+    vunpcklpd(y(a), y(a), y(c));
+    vaddps(y(a), y(a), y(upper));
+    is_512() ? vextractf32x4(x(upper), y(a), 1) : vextractf128(x(upper), y(a), 1);
+    vaddps(x(d), x(a), x(upper));
+}
+
+}  // namespace quire::jit

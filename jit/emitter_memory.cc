@@ -1,0 +1,272 @@
+// The emitter's loads and stores: masks and tails, conversions.
+#include <algorithm>
+
+#include "jit/emitter.h"
+#include "src/half.h"
+
+namespace quire::jit {
+namespace {
+
+constexpr int kUnordered = 3;  // predicate of vcmpps
+
+}  // namespace
+
+void Emitter::set_mask(const Xbyak::Opmask& k, int n) {
+    mov(rax, n >= 64 ? ~uint64_t(0) : (uint64_t(1) << n) - 1);
+    kmovq(k, rax);
+}
+
+void Emitter::load_f32(const Vec& v, const RegExp& at, int n) {
+    if (n == lanes()) {
+        vmovups(v, ptr[at]);
+    } else if (is_512()) {
+        set_mask(k1, n);
+        vmovups(v | k1 | T_z, ptr[at]);
+    } else {
+        std::vector<uint32_t> mask(size_t(lanes()), 0);
+        for (int i = 0; i < n; ++i) mask[size_t(i)] = ~0u;
+        vmovups(v, constant(mask));
+        vmaskmovps(v, v, ptr[at]);
+    }
+}
+
+void Emitter::load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order) {
+    const Xbyak::Ymm wide(v.getIdx(), is_512() ? Xbyak::Operand::ZMM : Xbyak::Operand::YMM,
+                          target_.vector_bits);
+    vmovups(v, constant(order));
+    vpermps(wide, wide, ptr[at]);
+}
+
+void Emitter::store_f32(const RegExp& at, const Vec& v, int n) {
+    if (n == lanes()) {
+        vmovups(ptr[at], v);
+    } else if (is_512()) {
+        set_mask(k1, n);
+        vmovups(ptr[at] | k1, v);
+    } else {
+        // Four, two, one: no mask register needed. Changes v, which is spent by a store of a tail.
+        const Xbyak::Xmm x(v.getIdx());
+        int done = 0;
+        if (n & 4) {
+            vmovups(ptr[at], x);
+            vextractf128(x, Xbyak::Ymm(v.getIdx()), 1);
+            done = 4;
+        }
+        if (n & 2) {
+            vmovlps(ptr[at + done * 4], x);
+            vpermilpd(x, x, 1);
+            done += 2;
+        }
+        if (n & 1) vmovss(ptr[at + done * 4], x);
+    }
+}
+
+void Emitter::load_bytes(const Vec& v, const RegExp& at, int n) {
+    const Xbyak::Xmm x(v.getIdx());
+    const Xbyak::Ymm y(v.getIdx());
+    if (n == 8) return vmovq(x, ptr[at]);
+    if (is_512()) {  // vmovdqu8: vmovdqu has no form for the upper 16 registers
+        if (n == 32) return vmovdqu8(y, ptr[at]);
+        if (n == 16) return vmovdqu8(x, ptr[at]);
+        set_mask(k1, n);
+        return vmovdqu8(y | k1 | T_z, ptr[at]);
+    }
+    if (n == 16) return vmovdqu(x, ptr[at]);
+    // At most 15 bytes here (f16 tails of a ymm): eight, four, two, one, from the end so that each part lands
+    // in place.
+    int done = 0;
+    if (n & 8) {
+        vmovq(x, ptr[at]);
+        done = 8;
+    } else {
+        vpxor(x, x, x);
+    }
+    if (n & 4) {
+        vpinsrd(x, x, ptr[at + done], uint8_t(done / 4));
+        done += 4;
+    }
+    if (n & 2) {
+        vpinsrw(x, x, ptr[at + done], uint8_t(done / 2));
+        done += 2;
+    }
+    if (n & 1) vpinsrb(x, x, ptr[at + done], uint8_t(done));
+}
+
+void Emitter::store_bytes(const RegExp& at, const Vec& v, int n) {
+    const Xbyak::Xmm x(v.getIdx());
+    if (n == 16) return is_512() ? vmovdqu8(ptr[at], x) : vmovdqu(ptr[at], x);
+    int done = 0;
+    if (n & 8) {
+        vmovq(ptr[at], x);
+        vpsrldq(x, x, 8);
+        done = 8;
+    }
+    if (n & 4) {
+        vmovd(ptr[at + done], x);
+        vpsrldq(x, x, 4);
+        done += 4;
+    }
+    if (n & 2) {
+        vpextrw(ptr[at + done], x, 0);
+        vpsrldq(x, x, 2);
+        done += 2;
+    }
+    if (n & 1) vpextrb(ptr[at + done], x, 0);
+}
+
+Xbyak::Xmm Emitter::half_of(const Vec& v) const {
+    return is_512() ? Xbyak::Xmm(Xbyak::Operand::YMM, v.getIdx()) : Xbyak::Xmm(v.getIdx());
+}
+
+void Emitter::load_number(quire_type type, const Vec& v, const RegExp& at, int n) {
+    if (type == QUIRE_F32) return load_f32(v, at, n);
+    const bool whole = n == lanes();
+    if (!whole) load_bytes(v, at, n * 2);
+    if (type == QUIRE_F16) {
+        whole ? vcvtph2ps(v, ptr[at]) : vcvtph2ps(v, half_of(v));
+    } else {
+        whole ? vpmovzxwd(v, ptr[at]) : vpmovzxwd(v, half_of(v));
+        vpslld(v, v, 16);
+    }
+}
+
+// f32 bits -> bf16 in the upper halves of the lanes, ties to even, NaN kept (quiet).
+void Emitter::round_bits_to_bf16(const Vec& v) {
+    Temp rounded(*this, "bf16.rounded");
+    vpsrld(rounded, v, 16);
+    bit_and(rounded, rounded, splat_bits(1));
+    vpaddd(rounded, rounded, splat_bits(0x7fff));
+    vpaddd(rounded, rounded, v);
+    if (is_512()) {
+        vcmpps(k2, v, v, kUnordered);
+        vpord(v, v, splat_bits(0x00400000));
+        vmovaps(*rounded | k2, v);
+        vmovaps(v, rounded);
+    } else {
+        Temp nan(*this, "bf16.nan");
+        vcmpps(nan, v, v, kUnordered);
+        vorps(v, v, splat_bits(0x00400000));
+        vblendvps(v, rounded, v, nan);
+    }
+}
+
+void Emitter::store_number(quire_type type, const RegExp& at, const Vec& v, int n) {
+    if (type == QUIRE_F32) return store_f32(at, v, n);
+    const Xbyak::Xmm half = half_of(v);
+    if (type == QUIRE_F16) {
+        if (n == lanes()) return vcvtps2ph(ptr[at], v, 0);
+        vcvtps2ph(half, v, 0);
+    } else {
+        round_bits_to_bf16(v);
+        vpsrld(v, v, 16);
+        if (is_512()) {
+            vpmovdw(half, v);
+        } else {
+            vpackusdw(v, v, v);
+            vpermq(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), 0x08);
+        }
+    }
+    if (n * 2 > 16) {  // only zmm has that many
+        set_mask(k1, n);
+        vmovdqu16(ptr[at] | k1, half);
+    } else {
+        store_bytes(at, v, n * 2);
+    }
+}
+
+void Emitter::load_i8(const Vec& v, const RegExp& at, int n) {
+    if (n == lanes()) return vpmovsxbd(v, ptr[at]);
+    load_bytes(v, at, n);
+    vpmovsxbd(v, Xbyak::Xmm(v.getIdx()));
+}
+
+void Emitter::load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n) {
+    const Xbyak::Ymm y(v.getIdx());
+    const Xbyak::Xmm x(v.getIdx());
+    if (n < lanes() / 2) load_bytes(Vec(x), at, n);
+    if (!is_512()) return n < 4 ? vpbroadcastd(y, x) : vpbroadcastd(y, ptr[at]);
+    Temp upper(*this, "upper dword");
+    const Xbyak::Ymm high((*upper).getIdx());
+    if (n < 8) {
+        vpshufd(Xbyak::Xmm(high.getIdx()), x, 1);
+        vpbroadcastd(high, Xbyak::Xmm(high.getIdx()));
+        vpbroadcastd(y, x);
+    } else {
+        vpbroadcastd(high, ptr[at + 4]);
+        vpbroadcastd(y, ptr[at]);
+    }
+    vinserti64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), high, 1);
+}
+
+void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high) {
+    vpmovzxbd(v, ptr[at]);
+    high ? vpsrld(v, v, 4) : bit_and(v, v, splat_bits(15));
+}
+
+void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers) {
+    std::vector<uint32_t> words, bytes(4, 0);
+    bool linear = true;
+    for (int i = 0; i < 16; ++i) {
+        words.push_back(float_bits(numbers[size_t(i)]));
+        bytes[size_t(i / 4)] |= uint32_t(uint8_t(int8_t(numbers[size_t(i)]))) << (i % 4 * 8);
+        linear = linear && numbers[size_t(i)] == numbers[0] + float(i);
+    }
+    if (is_512()) {  // vpermps takes the low four bits of an index
+        vpmovzxbd(v, ptr[at]);
+        if (high) vpsrld(v, v, 4);
+        return vpermps(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), constant(words));
+    }
+    const Xbyak::Xmm x(v.getIdx());
+    if (linear) {
+        load_nibbles(v, at, high);
+        if (numbers[0] != 0) vpaddd(v, v, splat_bits(uint32_t(int32_t(numbers[0]))));
+    } else {
+        Temp table(*this, "nibbles.table");
+        const Xbyak::Xmm t((*table).getIdx());
+        bytes.resize(size_t(lanes()), 0);
+        vmovq(x, ptr[at]);
+        if (high) vpsrlw(x, x, 4);
+        vpand(x, x, splat_bits(0x0f0f0f0f));
+        vmovdqu(t, constant(bytes));
+        vpshufb(x, t, x);
+        vpmovsxbd(v, x);
+    }
+    vcvtdq2ps(v, v);
+}
+
+void Emitter::gather_halves(const Xbyak::Xmm& x, const RegExp& at, int stride, int each, int count) {
+    for (int i = 0; i < count; ++i)
+        each == 1 ? vpinsrw(x, x, ptr[at + i * stride], uint8_t(i))
+                  : vpinsrd(x, x, ptr[at + i * stride], uint8_t(i));
+}
+
+void Emitter::load_halves(const Vec& v, const RegExp& at, int stride, int each, int count) {
+    const Xbyak::Xmm x(v.getIdx());
+    const int most = 8 / each;  // in 128 bits
+    zero(v);
+    gather_halves(x, at, stride, each, std::min(count, most));
+    if (count > most) {
+        Temp upper(*this, "upper halves");
+        const Xbyak::Xmm high((*upper).getIdx());
+        zero(upper);
+        gather_halves(high, at + most * stride, stride, each, count - most);
+        vinserti32x4(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), high, 1);
+    }
+    vcvtph2ps(v, half_of(v));
+}
+
+void Emitter::store_i8(const RegExp& at, const Vec& v, int n) {
+    if (is_512()) {
+        vpmovdb(Xbyak::Xmm(v.getIdx()), v);
+    } else {
+        const Xbyak::Xmm low(v.getIdx());
+        Temp upper(*this, "i8.upper");
+        const Xbyak::Xmm high((*upper).getIdx());
+        vextracti128(high, Xbyak::Ymm(v.getIdx()), 1);
+        vpackssdw(low, low, high);
+        vpacksswb(low, low, low);
+    }
+    store_bytes(at, v, n);
+}
+
+}  // namespace quire::jit
