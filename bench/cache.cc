@@ -34,7 +34,7 @@ uint16_t random_scale(quire_type type, uint32_t r) {
 template <class T, class Make>
 void fill(void* memory, size_t bytes, Make make) {
     std::mt19937 random(1);
-    std::vector<T> block((1 << 20) - 3);
+    std::vector<T> block(std::min<size_t>((1 << 20) - 3, bytes / sizeof(T) + 1));
     for (T& x : block) x = T(make(random()));
     const size_t block_bytes = block.size() * sizeof(T);
     for (size_t at = 0; at < bytes; at += block_bytes) {
@@ -47,7 +47,7 @@ void fill(void* memory, size_t bytes, Make make) {
 void fill_blocks(quire_type type, void* memory, size_t bytes) {
     const size_t block_bytes = size_t(quire_bytes_of(type, 32));
     std::mt19937 random(1);
-    std::vector<uint8_t> blocks(block_bytes * 32771);
+    std::vector<uint8_t> blocks(block_bytes * std::min<size_t>(32771, bytes / block_bytes + 1));
     for (uint8_t& x : blocks) x = uint8_t(random());
     for (size_t at = 0; at < blocks.size(); at += block_bytes)
         for (size_t i = 0; i < 2; ++i) {

@@ -53,6 +53,10 @@ int main(int argc, char** argv) {
         for (const bench::Workload& workload : options.workloads) std::puts(workload.name().c_str());
         return 0;
     }
+    if (options.once) {
+        for (const bench::Workload& workload : options.workloads) bench::make_call(workload)->run(0);
+        return 0;
+    }
     bool has_format = false;
     if (!initialize(options, &has_format)) return 2;
     const bool to_stdout = options.json == "-" || options.csv == "-";

@@ -10,7 +10,7 @@ namespace bench {
 struct Options {
     std::vector<Workload> workloads;
     std::string json, csv;  // files; empty: none
-    bool list = false, model = false;
+    bool list = false, model = false, once = false;
     std::vector<std::string> google;  // --benchmark_*: Google Benchmark's own
     std::string command;
 };
