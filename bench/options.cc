@@ -73,7 +73,8 @@ Options parse_options(int argc, char** argv) {
     std::map<const Setting*, std::string> given;
     app.add_option("FILTER,--benchmark_filter", filter, "regular expression of names: decode/int8_g32/.*/t2");
     app.add_flag("--list", options.list, "name the workloads, and run none");
-    app.add_flag("--once", options.once, "run each workload once and time nothing: for counting instructions");
+    app.add_flag("--once", options.once,
+                 "run each workload once and time nothing: for counting instructions");
     app.add_flag("--model", options.model, "what quire_run_predict says beside each time");
     app.add_option("--json", options.json, "write machine, limits and results here; -: stdout");
     app.add_option("--csv", options.csv, "write the results here; -: stdout");

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Instructions that every kernel executes for a small fixed workload, counted by valgrind: the same on any machine.
+"""Instructions that kernels execute for a small fixed workload, counted by valgrind: the same on any machine.
 
 tools/count.py PROGRAM            compares with tests/golden/instructions.json; PROGRAM is quire_bench
 tools/count.py PROGRAM --update   writes that file anew
 
-A kernel that executes over 3 % more than is kept is a failure, as is one that is not in the file or is in it alone.
+A kernel that executes over 3 % more than is kept is a failure, as is one that only one of both has.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SHAPE = "--once --threads 1 --heads 8 --kv-heads 2 --head-dim 128"
 # Options of quire_bench, a process each. 500 keys: a block that is not full.
 RUNS = {
     "decode": f"{FORMATS} --kv-len 500 --warm 1",
-    "decode of lower precision": "--cache int8,int4 --group 8,32 --kv-len 500 --warm 1 --precision high,medium",
+    "decode of lower precision": "--cache int8,int4 --kv-len 500 --warm 1 --precision high,medium",
     "prefill": "--cache f32,int8,int4 --group 32 --query-len 10 --kv-len 150",
     "append": "--op append --cache f32,f16,int8,int4 --group 8,32 --query-len 20 --kv-len 500",
 }
