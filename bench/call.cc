@@ -10,6 +10,12 @@ namespace bench {
 
 void Call::run(int64_t i) { check(call(i)); }
 
+quire_run* Call::prepared(int64_t i) {
+    quire_run* run = nullptr;
+    check(prepare(i, &run));
+    return run;
+}
+
 quire_prediction Call::predict(double bytes_per_s, double flops_per_s) {
     quire_limits limits{};
     limits.struct_size = sizeof limits;
@@ -17,8 +23,7 @@ quire_prediction Call::predict(double bytes_per_s, double flops_per_s) {
     limits.flops_per_second = flops_per_s;
     quire_prediction prediction{};
     prediction.struct_size = sizeof prediction;
-    quire_run* run = nullptr;
-    check(prepare(0, &run));
+    quire_run* run = prepared(0);
     check(quire_run_predict(run, &limits, &prediction));
     quire_run_release(run);
     return prediction;

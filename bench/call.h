@@ -15,6 +15,8 @@ public:
 
     // Run i takes layer i (append: the next positions): no cache holds what it needs, unless it is all small.
     void run(int64_t i);
+    // Run i, for quire_run_slice; released by the caller.
+    quire_run* prepared(int64_t i);
     // What quire says of it beforehand. flops_per_s: of the precision.
     quire_prediction predict(double bytes_per_s, double flops_per_s);
     // Where the plan has no kernels of the precision that was asked for.

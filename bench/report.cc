@@ -95,14 +95,6 @@ Json json_of(const Result& r) {
             {"flops", r.predicted.flops}};
 }
 
-bool write(const std::string& path, const std::string& text) {
-    if (path == "-") return bool(std::cout << text << std::flush);
-    std::ofstream file(path);
-    file << text;
-    file.close();
-    return bool(file);
-}
-
 std::string csv_of(const Json& value) {
     if (value.is_null()) return "";
     return value.is_string() ? value.get<std::string>() : value.dump();
@@ -139,11 +131,27 @@ std::string machine_name() {
     return name + ", " + std::to_string(std::thread::hardware_concurrency()) + " processors";
 }
 
+bool write_text(const std::string& path, const std::string& text) {
+    if (path == "-") return bool(std::cout << text << std::flush);
+    std::ofstream file(path);
+    file << text;
+    file.close();
+    return bool(file);
+}
+
+Json json_head(const std::string& command) {
+    return {{"machine", machine_name()},
+            {"version", quire_version()},
+            {"date", date_now()},
+            {"command", command}};
+}
+
 bool write_json(const std::string& path, const std::string& command) {
-    Json all = {{"machine", machine_name()}, {"version", quire_version()}, {"date", date_now()},
-                {"command", command},        {"limits", json_of_limits()}, {"results", Json::array()}};
+    Json all = json_head(command);
+    all["limits"] = json_of_limits();
+    all["results"] = Json::array();
     for (const std::string& name : results().order) all["results"].push_back(json_of(result_of(name)));
-    return write(path, all.dump(1) + "\n");
+    return write_text(path, all.dump(1) + "\n");
 }
 
 // No field has a comma or a quote in it.
@@ -158,7 +166,7 @@ bool write_csv(const std::string& path) {
         }
         text += (text.empty() ? titles + "\n" : "") + values + "\n";
     }
-    return write(path, text);
+    return write_text(path, text);
 }
 
 }  // namespace bench

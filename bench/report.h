@@ -1,6 +1,6 @@
 // What is known at the end of a run: the machine, its limits, and a result for every workload.
 #pragma once
-#include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/measure.h"
@@ -17,7 +17,13 @@ std::string machine_name();
 void report_limits(int threads, const Limits& sample);
 Limits limits_of(int threads);
 
-// Machine, limits, results; or a line a result. False where the file can't be written. "-": to stdout.
+// Machine, version, date and command: how every file of results begins.
+nlohmann::ordered_json json_head(const std::string& command);
+
+// To a file, or "-": to stdout. False where it can't be written.
+bool write_text(const std::string& path, const std::string& text);
+
+// Machine, limits, results; or a line a result.
 bool write_json(const std::string& path, const std::string& command);
 bool write_csv(const std::string& path);
 
