@@ -19,8 +19,8 @@ public:
     quire_run* prepared(int64_t i);
     // What quire says of it beforehand. flops_per_s: of the precision.
     quire_prediction predict(double bytes_per_s, double flops_per_s);
-    // Where the plan has no kernels of the precision that was asked for.
-    bool runs_as_highest() const;
+    // Whether the plan's kernels for so many query rows a kv head have the precision `high`.
+    bool runs_as_high(int64_t query_rows) const;
 
 protected:
     explicit Call(quire_plan* plan) : plan_(plan) {}

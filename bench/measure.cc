@@ -45,7 +45,8 @@ Result make_result(const Workload& w, Call& call, const std::vector<double>& tim
     Result r{};
     r.workload = w;
     r.target = quire_target_name(context_of(w.threads));
-    r.precision = call.runs_as_highest() ? QUIRE_PRECISION_HIGHEST : w.precision;
+    r.precision = call.runs_as_high(w.query_len * w.heads / w.kv_heads) ? QUIRE_PRECISION_HIGH
+                                                                        : QUIRE_PRECISION_HIGHEST;
     r.runs = int64_t(times.size());
     r.time_ms = seconds * 1e3;
     r.time_min_ms = quantile_of(times, 0) * 1e3;

@@ -1,5 +1,6 @@
 """All peers with all their formats on one shape: each checked, then timed in turns."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -52,7 +53,8 @@ class Process:
         return {"failed": f"ended with exit code {code}: {last}"}
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it ended already
+            self.process.stdin.close()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:

@@ -32,36 +32,41 @@ def peer_lines(result):
 
 def draw(result, peers, stem):
     ours, theirs = quire_lines(result), peer_lines(peers) if peers else {}
-    families = Colours(name.split()[0] for name in (*ours, *theirs))
-
-    def plot(axes, lines, colours_of, dashed):
-        for name, points in lines.items():
-            style = dict(color=colours_of.colour(name), marker=colours_of.marker(name), markersize=4)
-            axes.plot(*zip(*sorted(points)), **style, linewidth=1.6, linestyle=dashed, label=name)
+    families, variants = (
+        Colours(name.split()[0] for name in theirs),
+        Colours(name.split()[1] for name in theirs),
+    )
 
     def picture(figure, colours):
         panels = figure.subplots(1, 2 if theirs else 1, sharey=True, squeeze=False)[0]
-        plot(panels[0], ours, Colours(ours), "-")
+        of_ours = Colours(ours)
+        for name, points in ours.items():
+            style = dict(color=of_ours.colour(name), marker=of_ours.marker(name), markersize=4, linewidth=1.6)
+            panels[0].plot(*zip(*sorted(points)), **style, label=name)
         panels[0].set_title("Time of a decoded token", loc="left")
         panels[0].set_ylabel("ms, the least of the runs")
         if theirs:
-            plot(panels[1], theirs, Colours(theirs), "--")
-            all_points = [point for points in ours.values() for point in points]
-            lengths = sorted({length for length, _ in all_points})
-            band = [[time for length, time in all_points if length == at] for at in lengths]
-            low, high = [min(times) for times in band], [max(times) for times in band]
-            panels[1].fill_between(
-                lengths, low, high, color=families.colour("quire"), alpha=0.3, label="quire"
-            )
-            panels[1].set_title("Peers", loc="left")
+            draw_peers(panels[1])
         for axes in panels:
-            axes.set(xscale="log", yscale="log", xlabel="keys")
+            axes.set(yscale="log", xlabel="keys")
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter(
-                lambda value, _: f"{value / 1024:g}k" if value >= 1024 else f"{value:g}"
+                lambda keys, _: f"{keys / 1024:g}k" if keys >= 1024 else f"{keys:g}"
             )
             time_axis(axes.yaxis)
-            axes.legend(fontsize=7.5)
+            axes.legend(loc="upper left", fontsize=7)
         sign(figure, result, colours)
+
+    def draw_peers(axes):
+        for name, points in theirs.items():
+            family, variant = name.split()[:2]
+            style = dict(color=families.colour(family), marker=variants.marker(variant), markersize=4)
+            axes.plot(*zip(*sorted(points)), **style, linewidth=1.3, linestyle="--", label=name)
+        points = [point for line in ours.values() for point in line]
+        lengths = sorted({length for length, _ in points})
+        times = [[time for length, time in points if length == at] for at in lengths]
+        low, high = [min(of) for of in times], [max(of) for of in times]
+        axes.fill_between(lengths, low, high, color="#8c959f", alpha=0.35, label="quire, all formats")
+        axes.set_title("Peers", loc="left")
 
     return save(stem, picture, size=(8.4, 4.8))

@@ -11,7 +11,7 @@ def title_of(shape):
 
 
 def error_text(error):
-    return f"{100 * error:.1g} %" if error >= 1e-4 else f"{error:.0e}"
+    return f"{100 * error:.2g} %" if error >= 1e-4 else f"{error:.0e}"
 
 
 def panel(axes, shape, peers):
@@ -26,7 +26,7 @@ def panel(axes, shape, peers):
         text = f" {row['time_min_ms']:.3g} ms, error {error_text(row['error'])}"
         axes.text(max(row["time_min_ms"], row["time_ms"]), name, text, va="center", fontsize=6.5)
     axes.set_xscale("log")
-    axes.set_xlim(min(times) / 1.6, max(row["time_ms"] for row in rows) * 14)
+    axes.set_xlim(min(times) / 1.6, max(row["time_ms"] for row in rows) * 8)
     time_axis(axes.xaxis)
     axes.tick_params(axis="y", labelsize=7.5)
     axes.tick_params(axis="x", labelsize=7.5)

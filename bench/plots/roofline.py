@@ -1,7 +1,5 @@
 """Operations a second against operations a byte, under the limits that the machine had during the run."""
 
-import numpy as np
-
 from .theme import Colours, save, sign
 
 
@@ -27,11 +25,12 @@ def draw(result, stem):
         axes = figure.add_subplot()
         intensity = [row["flops"] / row["bytes"] for row in rows]
         low, high = min(intensity) / 2, max(max(intensity), peak / read) * 2.5
-        at = np.geomspace(low, high, 200)
-        axes.plot(at, np.minimum(at * read, peak), color=colours["ink"], linewidth=1.8)
+        ridge = peak / read
+        axes.plot([low, ridge, high], [low * read, peak, peak], color=colours["ink"], linewidth=1.8)
+        halfway = ridge * 0.55
         axes.annotate(
-            *(f"DRAM read {read:.1f} GB/s", (low * 1.15, low * 1.15 * read)),
-            **dict(xytext=(0, 12), textcoords="offset points", color=colours["dim"], fontsize=9),
+            *(f"DRAM read {read:.1f} GB/s", (halfway, halfway * read)),
+            **dict(xytext=(-9, 0), textcoords="offset points", ha="right", color=colours["dim"], fontsize=9),
         )
         axes.annotate(
             *(f"float32 FMA {peak:.0f} GFLOP/s", (high, peak)),

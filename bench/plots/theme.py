@@ -88,4 +88,6 @@ def sign(figure, result, colours):
 
 def time_axis(axis):
     """Milliseconds on a logarithmic axis, as people write them."""
+    axis.set_major_locator(matplotlib.ticker.LogLocator(base=10, subs=(1, 2, 5), numticks=20))
     axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
