@@ -180,9 +180,9 @@ OwnContext& own_context() {
     return context;
 }
 
-// ggml rounds the query to 8 bits, or to f16, for all keys but f32.
+// For keys in blocks ggml rounds the query to 8 bits. Others it may compute in float32.
 quire_precision precision_for(int32_t key_type) {
-    return key_type == kF32 ? QUIRE_PRECISION_HIGHEST : QUIRE_PRECISION_HIGH;
+    return type_info(key_type)->elements == 1 ? QUIRE_PRECISION_HIGHEST : QUIRE_PRECISION_HIGH;
 }
 
 std::unique_ptr<Plan> make_plan(const Key& key) {
