@@ -307,66 +307,6 @@ int64_t AttentionProblem::position(int64_t b, int64_t i) const {
     return spec->top_left ? i : keys(b) - queries(b) + i;
 }
 
-KeyRange AttentionProblem::visible(int64_t b, int64_t i) const {
-    const int64_t at = position(b, i);
-    KeyRange range{key_begin ? key_begin(b) : 0, key_end ? key_end(b) : keys(b)};
-    if (spec->alibi || (spec->causal && b >= decoding_batches)) range.end = std::min(range.end, at + 1);
-    if (spec->window_right >= 0) range.end = std::min(range.end, at + spec->window_right + 1);
-    if (spec->window_left >= 0) range.begin = std::max(range.begin, at - spec->window_left);
-    if (mask_map) {
-        const KeyRange mask = mask_map->range(map_row(b, i));
-        range = {std::max(range.begin, mask.begin), std::min(range.end, mask.end)};
-    }
-    range.end = std::max<int64_t>(range.end, 0);
-    range.begin = std::min(range.begin, range.end);
-    return range;
-}
-
-void AttentionProblem::visible(int64_t b, int64_t first, int64_t last, KeyRange* any, KeyRange* all) const {
-    const KeyRange front = visible(b, first);
-    if (!mask_map) {  // both ends rise from query to query
-        const KeyRange back = visible(b, last);
-        *any = {front.begin, back.end};
-        *all = {back.begin, front.end};
-        return;
-    }
-    *any = *all = front;
-    for (int64_t i = first + 1; i <= last; ++i) {
-        const KeyRange range = visible(b, i);
-        *all = {std::max(all->begin, range.begin), std::min(all->end, range.end)};
-        if (range.begin == range.end) continue;
-        if (any->begin == any->end) *any = range;
-        *any = {std::min(any->begin, range.begin), std::max(any->end, range.end)};
-    }
-}
-
-KeyRange AttentionProblem::visible_in(int64_t b, int64_t i, int64_t begin, int64_t count) const {
-    const KeyRange range = visible(b, i);
-    KeyRange in{std::clamp<int64_t>(range.begin - begin, 0, count),
-                std::clamp<int64_t>(range.end - begin, 0, count)};
-    if (!mask_map || in.begin == in.end) return in;
-    const int64_t row = map_row(b, i);
-    for (int64_t at = begin + in.begin; at < begin + in.end; at = (at / MaskMap::kKeys + 1) * MaskMap::kKeys)
-        if (mask_map->block(row, at / MaskMap::kKeys) != MaskMap::hidden) return in;
-    return {0, 0};
-}
-
-BlockView AttentionProblem::look(int64_t b, int64_t first, int64_t last, int64_t begin, int64_t count) const {
-    if (!mask_map) return {true, num_terms > 0, false};
-    BlockView view{false, false, false};
-    for (int64_t i = first; i <= last; ++i) {
-        const KeyRange in = visible_in(b, i, begin, count);
-        view.ragged = view.ragged || in.begin > 0 || in.end < count;
-        if (in.begin == in.end) continue;
-        view.seen = true;
-        const int64_t row = map_row(b, i);
-        for (int64_t at = begin + in.begin; at < begin + in.end;
-             at = (at / MaskMap::kKeys + 1) * MaskMap::kKeys)
-            view.bias = view.bias || mask_map->block(row, at / MaskMap::kKeys) != MaskMap::plain;
-    }
-    return view;
-}
-
 ScoreTerm tensor_term(ScoreTerm::Kind kind, const quire_tensor& t) {
     ScoreTerm term;
     term.kind = kind;

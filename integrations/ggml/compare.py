@@ -1,7 +1,8 @@
 """Speed of an unmodified llama.cpp (of the wheel xllamacpp, with SmolLM2-135M) with and without quire.
 
-Each round starts the program anew for each kind of cache, as it is and by quire-ggml, one after the other, so that what
-else the machine does falls on both. Prints medians as Markdown. `./dev compare llama` installs what it needs.
+Each round starts the program anew for each kind of cache, as it is and by quire-ggml, one after the other, so
+that what else the machine does falls on both. Prints medians as Markdown. `./dev compare llama` installs what it
+needs.
 """
 
 import argparse

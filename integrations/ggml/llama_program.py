@@ -30,6 +30,10 @@ def parameters(wanted):
     cache = wanted.get("cache", "f16").upper()
     p.cache_type_k = p.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{cache}")
     p.verbosity = 0
+    if wanted.get("embedding"):
+        p.embedding = True
+        p.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
+        p.attention_type = xllamacpp.llama_attention_type.LLAMA_ATTENTION_TYPE_NON_CAUSAL
     for name, value in wanted.get("parameters", {}).items():
         setattr(p, name, value)
     return p

@@ -1,5 +1,6 @@
-"""A program that has an unmodified ggml (of the wheel xllamacpp) compute attention: cases from one file, results to
-another. It is run with the wheel's interpreter, once as it is and once by quire-ggml; it imports nothing of quire.
+"""A program that has an unmodified ggml (of the wheel xllamacpp) compute attention: cases from one file,
+results to another. It is run with the wheel's interpreter, once as it is and once by quire-ggml; it imports
+nothing of quire.
 
 python ggml_program.py CASES.json RESULTS.npz
 """
@@ -73,7 +74,7 @@ class Ggml:
 
 
 def numbers_of(case):
-    """Query [streams, tokens, H, D], keys and values [streams, keys, Hk, D], sinks [H]; drawn by the case's seed."""
+    """Query [streams, tokens, H, D], keys, values [streams, keys, Hk, D], sinks [H], by the case's seed."""
     rng = np.random.default_rng(case["seed"])
     streams, tokens, keys = case["streams"], case["tokens"], case["keys"]
     query = rng.normal(size=(streams, tokens, case["H"], case["D"]))

@@ -1,7 +1,7 @@
 """ggml's operator FLASH_ATTN_EXT in an unmodified ggml (of the wheel xllamacpp), computed by quire.
 
-Each case is computed by the wheel as it is, by the wheel under quire-ggml, and in float64 on the dequantised blocks:
-quire's error must not be above ggml's own.
+Each case is computed by the wheel as it is, by the wheel under quire-ggml, and in float64 on the dequantised
+blocks: quire's error must not be above ggml's own.
 """
 
 import json
@@ -20,9 +20,9 @@ FIRST_CALL = {"the first call, which shows how it is called": 1}
 
 def case(**changes):
     base = {
-        "seed": 0, "streams": 1, "tokens": 1, "keys": 256, "H": 4, "Hk": 2, "D": 64, "Dv": None, "key_type": "f16",
-        "value_type": None, "value_in_key": False, "scale": None, "max_bias": 0.0, "soft_cap": 0.0, "sinks": False,
-        "threads": 2, "mask": "causal",
+        "seed": 0, "streams": 1, "tokens": 1, "keys": 256, "H": 4, "Hk": 2, "D": 64, "Dv": None,
+        "key_type": "f16", "value_type": None, "value_in_key": False, "mask": "causal", "scale": None,
+        "max_bias": 0.0, "soft_cap": 0.0, "sinks": False, "threads": 2,
     }  # fmt: skip
     made = base | changes
     made["Dv"] = made["Dv"] or made["D"]
@@ -31,7 +31,7 @@ def case(**changes):
     return made
 
 
-# ---- masks: float16 [ne33, ne32, tokens, keys], as llama.cpp fills them ------------------------------------------
+# ---- masks: float16 [ne33, ne32, tokens, keys], as llama.cpp fills them ------------------------------------
 
 
 def mask_of(c):
@@ -65,7 +65,7 @@ def mask_of(c):
     return np.ascontiguousarray(np.broadcast_to(mask, shape)).astype(np.float16)
 
 
-# ---- the definition ----------------------------------------------------------------------------------------------
+# ---- the definition ----------------------------------------------------------------------------------------
 
 
 def decoded(name, stored, shape):
@@ -103,7 +103,7 @@ def definition(c, key, value, mask):
     return np.einsum("bhij,bjhd->bihd", weight, value)
 
 
-# ---- cases -------------------------------------------------------------------------------------------------------
+# ---- cases -------------------------------------------------------------------------------------------------
 
 
 def compute(cases, directory, by_quire):
@@ -124,7 +124,7 @@ def errors_of(found, wanted):
     return np.abs(difference).max() / scale, np.sqrt((difference**2).mean()) / scale
 
 
-def check(cases, directory, taken=None):
+def check(cases, directory):
     """Every case is computed by quire, and no worse than ggml does it."""
     cases = [case(**c) for c in cases]
     ggml, printed = compute(cases, directory, by_quire=False)
