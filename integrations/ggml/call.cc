@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "gather.h"
 #include "host.h"
 #include "problem.h"
 #include "stats.h"
@@ -40,6 +41,7 @@ struct alignas(64) Slot {
     std::atomic<int64_t> ended{0};  // of the last thread; where times are wanted
     quire_run* run = nullptr;       // null: ggml computes it
     Problem problem;
+    Gather gather;
     int64_t began = 0;
     int count = 0;
     // How ComputeParams is laid out shows in the first call: the threads' numbers are 0 .. nth - 1, each
@@ -50,7 +52,7 @@ struct alignas(64) Slot {
 
 // Tensors that share a slot by chance wait for each other: the threads of the other one are at work.
 constexpr size_t kSlots = 256;
-Slot slots[kSlots];
+Slot* const slots = new Slot[kSlots];  // for ever: calls may come while a process ends
 
 Slot& slot_of(const Tensor* tensor) {
     const auto bits = reinterpret_cast<uintptr_t>(tensor);
@@ -85,7 +87,7 @@ Reason decide(Host& host, const ComputeParams& params, const Tensor& dst, Slot& 
     if (host.has_use_ref && params.use_ref) return {"ggml's reference was asked for"};
     if (const Reason reason = read_problem(dst, &slot.problem)) return reason;
     Reason reason;
-    slot.run = prepare(slot.problem, &reason);
+    slot.run = prepare(slot.problem, &slot.gather, &reason);
     return reason;
 }
 

@@ -1,8 +1,8 @@
 """Speed of an unmodified llama.cpp (of the wheel xllamacpp, with SmolLM2-135M) with and without quire.
 
 Each round starts the program anew for each kind of cache, as it is and by quire-ggml, one after the other, so
-that what else the machine does falls on both. Prints medians as Markdown. `./dev compare llama` installs what it
-needs.
+that what else the machine does falls on both. Prints medians as Markdown. `./dev compare llama` installs what
+it needs.
 """
 
 import argparse
@@ -43,9 +43,7 @@ def measure(python, cache, options, by_quire):
         command = [python, str(PROGRAM), str(wanted), str(found)]
         if by_quire:
             command = [sys.executable, "-m", "quire.ggml", *command]
-        # Threads that wait for each other in turns of the scheduler say nothing of either program.
-        environment = {**os.environ, "OMP_PROC_BIND": os.environ.get("OMP_PROC_BIND", "true")}
-        subprocess.run(command, check=True, env=environment, stderr=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         answers = json.loads(found.read_text())
     rates = {}
     for tokens, ((answer,)) in zip(lengths, answers):

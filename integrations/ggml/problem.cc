@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "gather.h"
 #include "types.h"
 
 namespace quire_ggml {
@@ -140,6 +141,7 @@ namespace {
 struct Key {
     int32_t key_type, value_type, heads, kv_heads, head_dim, value_head_dim;
     float scale, max_bias, soft_cap;
+    int32_t page_size;  // 1: cells are gathered
 };
 
 struct Plan {
@@ -197,6 +199,7 @@ std::unique_ptr<Plan> make_plan(const Key& key) {
     desc.value_format = {type_info(key.value_type)->quire, 0, QUIRE_NONE};
     desc.scale = key.scale;
     desc.logits_soft_cap = key.soft_cap;
+    desc.page_size = key.page_size;
     desc.precision = precision_for(key.key_type);
     if (quire_attention_plan(own_context().context, &desc, &made->plan) != QUIRE_OK)
         made->reason = quire_reason();
@@ -205,11 +208,11 @@ std::unique_ptr<Plan> make_plan(const Key& key) {
 }
 
 // A model has a few: one for each kind of layer.
-const Plan& plan_for(const Problem& p) {
+const Plan& plan_for(const Problem& p, bool gathered) {
     static std::mutex& mutex = *new std::mutex;
     static auto& plans = *new std::vector<std::unique_ptr<Plan>>;
     Key key = {p.key_type,       p.value_type, p.heads,    p.kv_heads, p.head_dim,
-               p.value_head_dim, p.scale,      p.max_bias, p.soft_cap};
+               p.value_head_dim, p.scale,      p.max_bias, p.soft_cap, gathered};
     std::lock_guard<std::mutex> lock(mutex);
     for (const auto& plan : plans)
         if (std::memcmp(&plan->key, &key, sizeof key) == 0) return *plan;
@@ -221,9 +224,53 @@ const Plan& plan_for(const Problem& p) {
 
 Reason context_failure() { return own_context().failure; }
 
-quire_run* prepare(const Problem& p, Reason* reason) {
-    const Plan& plan = plan_for(p);
+namespace {
+
+// [rows, heads, elements] of the one stream.
+quire_tensor without_streams(const quire_tensor& t) {
+    quire_tensor rows = t;
+    rows.rank = 3;
+    for (int i = 0; i < 3; ++i) rows.shape[i] = t.shape[i + 1], rows.strides[i] = t.strides[i + 1];
+    return rows;
+}
+
+quire_tensor indices(std::vector<int64_t>& numbers) {
+    const int64_t length = int64_t(numbers.size());
+    return quire_tensor_of(numbers.data(), QUIRE_INT64, 1, &length);
+}
+
+// Every token a sequence, every cell a page.
+quire_status prepare_gathered(const Problem& p, const Plan& plan, Gather* gather, quire_run** run) {
+    const quire_tensor query = without_streams(p.query), key = without_streams(p.key),
+                       value = without_streams(p.value), output = without_streams(p.output),
+                       queries = indices(gather->queries), keys = indices(gather->keys);
+    const int64_t shape[2] = {p.tokens, gather->most};
+    const quire_tensor cells = quire_tensor_of(gather->cells.data(), QUIRE_INT64, 2, shape);
+    quire_attention_args args = {};
+    args.struct_size = sizeof args;
+    args.query = &query;
+    args.key = &key;
+    args.value = &value;
+    args.output = &output;
+    args.seqstarts = &queries;
+    args.kvstarts = &keys;
+    args.cachestarts = &cells;
+    if (p.has_sinks) args.sinks = &p.sinks;
+    return quire_prepare_attention(plan.plan, &args, run);
+}
+
+}  // namespace
+
+quire_run* prepare(const Problem& p, Gather* memory, Reason* reason) {
+    const bool gathered = gather_cells(p, memory);
+    const Plan& plan = plan_for(p, gathered);
     if ((*reason = plan.reason)) return nullptr;
+    quire_run* run = nullptr;
+    if (gathered) {
+        if (prepare_gathered(p, plan, memory, &run) == QUIRE_OK) return run;
+        *reason = {"quire refused the call"};
+        return nullptr;
+    }
     quire_tensor slopes;
     quire_attention_args args = {};
     args.struct_size = sizeof args;
@@ -238,7 +285,6 @@ quire_run* prepare(const Problem& p, Reason* reason) {
         slopes = quire_tensor_of(const_cast<float*>(plan.slopes.data()), QUIRE_F32, 1, &heads);
         args.attn_mask_slopes = &slopes;
     }
-    quire_run* run = nullptr;
     if (quire_prepare_attention(plan.plan, &args, &run) == QUIRE_OK) return run;
     *reason = {"quire refused the call"};
     return nullptr;

@@ -26,7 +26,9 @@ struct Problem {
 Reason read_problem(const Tensor& dst, Problem* problem);
 
 // A checked call, to be run by all threads; null where quire refuses it, with a text that stays.
-quire_run* prepare(const Problem& problem, Reason* reason);
+// The memory belongs to the run until its end.
+struct Gather;
+quire_run* prepare(const Problem& problem, Gather* memory, Reason* reason);
 
 // A context could be made: else nothing can be run, and this says why.
 Reason context_failure();
