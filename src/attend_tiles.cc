@@ -82,7 +82,7 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
             if (spec.type == QUIRE_F32)
                 rows[r] = reinterpret_cast<const UnalignedFloat*>(from);
             else
-                for (int d = 0; d < spec.D; ++d) row[d] = load_number(spec.type, from, d);
+                load_numbers(spec.type, from, spec.D, row);
         }
         rows_to_columns(rows, spec.D, factor, panel.query + first, panel.lanes);
     }
@@ -157,7 +157,7 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, const TileSt
     const jit::PackKernels& pack = plan.pack;
     if (pack.key_scales) pack.key_scales({rows.key_scale, s.scales, rows.padded()});
     pack.keys({rows.key, s.scales, s.keys, rows.padded()});
-    if (pack.value_scales) pack.value_scales({rows.value_scale, s.scales, rows.count});
+    if (pack.value_scales) pack.value_scales({rows.value_scale, s.scales, rows.padded()});
     pack.values({rows.value, s.scales, s.values, rows.count});
 }
 
@@ -189,7 +189,9 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t kss = size_t(plan.key_scale_stride), vss = size_t(plan.value_scale_stride);
     const size_t R = jit::kMaxDecodeRows, lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
     const size_t addresses = sizeof(RowAddresses) / 4 + 16;
-    const size_t few = R * (ks + vs + 2 * jit::kBlock) + jit::kBlock * (kss + vss) + 2 * addresses + 1024;
+    const size_t words = plan.query_order.size() / 2 + size_t(plan.weight_stride) * (jit::kBlock / 2 + 1);
+    const size_t few =
+        R * (ks + vs + words + 2 * jit::kBlock) + jit::kBlock * (kss + vss) + 2 * addresses + 1024;
     const size_t panel = lanes * (ks + vs + 2) + 128;
     const size_t tiles = keys * ks + jit::kPanelStride * (vs / jit::kValuePanel) + keys * std::max(kss, vss) +
                          2 * keys * lanes + 4 * row_stride(plan) + 8 * lanes +

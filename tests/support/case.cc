@@ -75,6 +75,7 @@ std::string Case::name() const {
     if (placement == Placement::pages) out << page_size;
     out << " layout" << layout << (flush == Flush::end ? "" : " flush:begin") << (spread ? " spread" : "")
         << (unaligned ? " unaligned" : "") << (clean ? " clean" : "");
+    if (precision != QUIRE_PRECISION_HIGHEST) out << " precision:" << precision;
     if (scale != 0) out << " scale:" << scale;
     if (causal) out << " causal";
     if (alibi) out << " alibi";
@@ -120,6 +121,7 @@ quire_attention_desc desc_of(const Case& c) {
     desc.type = c.type;
     desc.key_format = c.key_format;
     desc.value_format = c.value_format;
+    desc.precision = c.precision;
     desc.scale = c.scale;
     desc.is_causal = c.causal;
     desc.is_alibi = c.alibi;

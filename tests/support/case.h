@@ -35,6 +35,7 @@ struct Case {
     bool clean = false;        // what is no live number is 0, not NaN
     bool spread = false;       // gaps between the rows of query, output and lse, and in the index tensors
 
+    quire_precision precision = QUIRE_PRECISION_HIGHEST;
     float scale = 0;
     bool causal = false, alibi = false;
     int causal_corner = 0;

@@ -132,6 +132,7 @@ Case draw_case(const Draw& draw) {
         c.sequences.push_back(s);
     }
     shorten(draw, &c);
+    if (chance(35)) c.precision = one_of({QUIRE_PRECISION_HIGH, QUIRE_PRECISION_MEDIUM});
     draw_layout(&c);
     c.seed = between<uint64_t>(1, 1000);
     if (draw.options) draw_options(draw, &c);
