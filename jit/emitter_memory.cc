@@ -37,6 +37,16 @@ void Emitter::load_permuted(const Vec& v, const RegExp& at, const std::vector<ui
     vpermps(wide, wide, ptr[at]);
 }
 
+void Emitter::load_twice(const Vec& v, const RegExp& at, int n) {
+    if (n == lanes() / 2) {
+        vpmovzxdq(v, ptr[at]);
+    } else {
+        load_f32(v, at, n);
+        vpmovzxdq(v, half_of(v));
+    }
+    vmovsldup(v, v);
+}
+
 void Emitter::store_f32(const RegExp& at, const Vec& v, int n) {
     if (n == lanes()) {
         vmovups(ptr[at], v);
