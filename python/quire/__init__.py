@@ -1,6 +1,8 @@
 """Attention on CPUs over paged, quantised key/value caches, by SIMD code generated for the machine.
 
     attention, append, merge_states     the general operators: attend, store in a cache, merge parts
+    rotate, rotary_tables               rotary embedding and Hadamard rotation of queries, as append does to keys
+    cache_alloc                         zeroed memory for a cache, in large pages where the system has them
     pack_int4, unpack_int4              int4 as caches hold it, two values a byte
     quire.pmx                           OpenPPL PMX over sequences of one length
     quire.pmx.dynamic_batching          the same over ragged ones
@@ -31,8 +33,11 @@ from ._quire import (
     explain,
     merge_states,
     num_threads,
+    rotary_tables,
+    rotate,
     target_name,
 )
+from .cache_memory import cache_alloc
 from .int4 import pack_int4, unpack_int4
 
 __all__ = [
@@ -41,6 +46,7 @@ __all__ = [
     "__version__",
     "append",
     "attention",
+    "cache_alloc",
     "directml",
     "explain",
     "merge_states",
@@ -49,6 +55,8 @@ __all__ = [
     "onnx",
     "pack_int4",
     "pmx",
+    "rotary_tables",
+    "rotate",
     "target_name",
     "unpack_int4",
 ]
