@@ -25,8 +25,8 @@ ORDER = """
         jit/kernel_key jit/prefetch jit/qk jit/softmax jit/pv jit/rotate jit/quantise|jit/append jit/pack \
         jit/tile_products jit/merge jit/decode jit/prefill jit/dump jit/kernels
     src/tensors src/cache_view src/problem* src/portable src/select src/plan src/schedule src/combine \
-        src/transpose src/cache_memory src/attend* src/append src/copy src/read src/dense src/project src/cost \
-        src/diagnostics src/execute|src/context
+        src/transpose src/cache_memory src/attend* src/append src/copy src/read src/dense src/project \
+        src/cost src/diagnostics src/execute|src/context
     src/ops/*
     src/api
 """

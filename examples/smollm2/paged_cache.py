@@ -165,7 +165,7 @@ class PagedCache:
     def _attend_rotated(
         self, batch: CacheBatch, layer: int, query: np.ndarray, key: np.ndarray, value: np.ndarray
     ) -> np.ndarray:
-        """The same by quire's general operators: append rotates, and queries and outputs are rotated to match."""
+        """The same by the general operators: append rotates, and queries and outputs are rotated to match."""
         sides = [self.cache[layer, side].swapaxes(0, 1) for side in (0, 1)]  # [MaxT, Hk, D]
         sides += [self.scale[layer, side].swapaxes(0, 1) for side in (0, 1)]
         rows = dict(seqstarts=batch.seqstarts, cachestarts=batch.cachestarts, page_size=self.page_size)

@@ -153,7 +153,7 @@ QUIRE_API void quire_plan_destroy(quire_plan *plan);
 QUIRE_API const char *quire_plan_explain(const quire_plan *plan);
 
 /* The same as JSON: {"op", "parts": {NAME: {"target", "declined": [{"target", "reason"}], "kernels": [...]}},
- * "notes": {KEY: TEXT}}, NAME one of attention, append, read. Valid while the plan lives. */
+ * "notes": {KEY: TEXT}}, NAME one of attention, append, read, rotate. Valid while the plan lives. */
 QUIRE_API const char *quire_plan_explain_json(const quire_plan *plan);
 
 /* One checked call, prepared to be run by threads of the caller's (see "slices"). */

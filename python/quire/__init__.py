@@ -1,7 +1,7 @@
 """Attention on CPUs over paged, quantised key/value caches, by SIMD code generated for the machine.
 
     attention, append, merge_states     the general operators: attend, store in a cache, merge parts
-    rotate, rotary_tables               rotary embedding and Hadamard rotation of queries, as append does to keys
+    rotate, rotary_tables               rotary embedding, Hadamard rotation of queries, as append does of keys
     cache_alloc                         zeroed memory for a cache, in large pages where the system has them
     pack_int4, unpack_int4              int4 as caches hold it, two values a byte
     quire.pmx                           OpenPPL PMX over sequences of one length

@@ -6,10 +6,10 @@ from ._quire import _cache_memory
 
 
 def cache_alloc(shape, dtype):
-    """A new array of zeros in memory for a cache: aligned to 2 MiB and, where the system has them, in pages of 2 MiB.
+    """A new array of zeros in memory for a cache: from a multiple of 2 MiB on, in pages of 2 MiB if possible.
 
-    Decoding over a large cache spends less time in page tables then. Where the system has no such pages, or refuses them,
-    they are small ones: no error. The memory is given back when the last array over it is deleted.
+    Decoding over a large cache spends less time in page tables then. Where the system has no such pages, or
+    refuses them, they are small ones: no error. The memory is given back with the last array over it.
 
     Args:
         shape: an integer or a tuple of them.
