@@ -30,8 +30,6 @@ nb::object cache_memory(size_t bytes) {
 
 }  // namespace
 
-void bind_cache_memory(nb::module_& module) {
-    module.def("_cache_memory", cache_memory, nb::arg("bytes"));
-}
+void bind_cache_memory(nb::module_& module) { module.def("_cache_memory", cache_memory, nb::arg("bytes")); }
 
 }  // namespace quire_python

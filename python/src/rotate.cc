@@ -13,9 +13,11 @@ quire_rotary to_rotary(nb::handle object) {
     if (object.is_none()) return QUIRE_ROTARY_NONE;
     if (PyUnicode_Check(object.ptr())) {
         if (PyUnicode_CompareWithASCIIString(object.ptr(), "halves") == 0) return QUIRE_ROTARY_HALVES;
-        if (PyUnicode_CompareWithASCIIString(object.ptr(), "interleaved") == 0) return QUIRE_ROTARY_INTERLEAVED;
+        if (PyUnicode_CompareWithASCIIString(object.ptr(), "interleaved") == 0)
+            return QUIRE_ROTARY_INTERLEAVED;
     }
-    fail("rotary", std::string("is ") + nb::repr(object).c_str() + ": must be None, 'halves' or 'interleaved'");
+    fail("rotary",
+         std::string("is ") + nb::repr(object).c_str() + ": must be None, 'halves' or 'interleaved'");
 }
 
 int32_t rotary_dim_of(quire_rotary rotary, const Tensor& cos) {
@@ -47,7 +49,8 @@ Returns:
 Raises quire.Error, naming the argument; nothing was written then. The GIL is released while it runs.)";
 
 nb::object rotate(nb::handle input_array, nb::handle positions_array, nb::handle rotary, nb::handle cos_array,
-                  nb::handle sin_array, nb::handle hadamard, nb::handle output_array, nb::handle context_object) {
+                  nb::handle sin_array, nb::handle hadamard, nb::handle output_array,
+                  nb::handle context_object) {
     Context& context = Context::of(context_object);
     Tensor from(input_array, input("input", kActivations));
     Tensor positions(positions_array, optional_index_input("positions"));
