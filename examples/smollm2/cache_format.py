@@ -34,6 +34,6 @@ FORMATS = {
         CacheFormat("f16", np.float16),
         CacheFormat("int8", np.int8, quant_bit=8),
         CacheFormat("int4", np.uint8, quant_bit=4, values_per_element=2),
-        CacheFormat("int4-rot", np.uint8, quant_bit=4, values_per_element=2, rotated=True),
+        CacheFormat("int4r", np.uint8, quant_bit=4, values_per_element=2, rotated=True),
     )
 }

@@ -127,8 +127,8 @@ namespace {
 // A rotary embedding, or none. `tokens` is the shape of the positions, `keys` how many there are at least.
 template <typename B>
 void add_rotary(Source& source, B* b, int64_t D, const std::vector<int64_t>& tokens, int64_t keys,
-                bool positions) {
-    if (D < 2 || source.chance(128)) return;
+                bool positions, bool needed) {
+    if (D < 2 || (!needed && source.chance(128))) return;
     b->desc.rotary = source.pick<quire_rotary>({QUIRE_ROTARY_HALVES, QUIRE_ROTARY_INTERLEAVED});
     const int64_t R = source.between(1, D / 2) * 2, rows = std::max<int64_t>(keys, 1) + source.between(0, 2);
     b->desc.rotary_dim = int32_t(R);
@@ -147,17 +147,18 @@ void add_rotary(Source& source, B* b, int64_t D, const std::vector<int64_t>& tok
 Call make_rotate(Source& source) {
     Rotate b(quire_rotate_desc_init);
     const Heads heads = draw_heads(source);
+    const int64_t D = std::max<int64_t>(heads.D, 2);
     b.desc.num_heads = int32_t(heads.Hk);
-    b.desc.head_dim = int32_t(heads.D);
+    b.desc.head_dim = int32_t(D);
     b.desc.type = source.pick<quire_type>({QUIRE_F32, QUIRE_F16, QUIRE_BF16});
     std::vector<int64_t> tokens = {source.between(0, 9)};
     if (source.chance(96)) tokens.push_back(source.between(0, 4));
     std::vector<int64_t> shape = tokens;
-    shape.insert(shape.end(), {heads.Hk, heads.D});
+    shape.insert(shape.end(), {heads.Hk, D});
     QUIRE_FUZZ_ADD(b, input, Role::input, b.desc.type, shape);
     QUIRE_FUZZ_ADD(b, output, Role::written, b.desc.type, shape);
-    add_rotary(source, &b, heads.D, tokens, 5, true);
-    b.desc.hadamard = heads.D % 2 == 0 && (b.desc.rotary == QUIRE_ROTARY_NONE || source.chance(128));
+    add_rotary(source, &b, D, tokens, 5, true, D % 2 != 0);
+    b.desc.hadamard = D % 2 == 0 && (b.desc.rotary == QUIRE_ROTARY_NONE || source.chance(128));
     return b.finish(QUIRE_FUZZ_FUNCTIONS(rotate));
 }
 
@@ -195,7 +196,7 @@ Call make_append(Source& source) {
     else
         QUIRE_FUZZ_ADD(b, start_pos, Role::input, QUIRE_INT64, {B}, batch.start_positions());
     tokens.resize(tokens.size() - 2);
-    add_rotary(source, &b, D, tokens, batch.longest_keys(), source.chance(128));
+    add_rotary(source, &b, D, tokens, batch.longest_keys(), source.chance(128), false);
     b.desc.hadamard_keys = D % 2 == 0 && source.chance(64);
     b.desc.hadamard_values = Dv % 2 == 0 && source.chance(64);
     return b.finish(QUIRE_FUZZ_FUNCTIONS(append));
