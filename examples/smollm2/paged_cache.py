@@ -77,7 +77,9 @@ class PagedCache:
         self.num_pages = num_pages
         self.page_size = page_size
         self.bytes_per_token = cache_format.bytes_per_token(p, quant_group)
-        self.cache = np.zeros((*rows, p.head_dim // cache_format.values_per_element), cache_format.dtype)
+        self.cache = quire.cache_alloc(
+            (*rows, p.head_dim // cache_format.values_per_element), cache_format.dtype
+        )
         self.scale = None
         if cache_format.quant_bit:
             self.scale = np.zeros((*rows, p.head_dim // quant_group), np.float16)
