@@ -2,43 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <random>
-#include <utility>
 
 #include "bench/limits.h"
 
 namespace bench {
 namespace {
-
-int bits_of(quire_type type) {
-    switch (type) {
-        case QUIRE_F32: return 32;
-        case QUIRE_F16:
-        case QUIRE_BF16: return 16;
-        case QUIRE_INT8: return 8;
-        default: return 4;
-    }
-}
-
-std::vector<CacheFormat> make_formats() {
-    std::vector<CacheFormat> formats = {
-        {"f32", {QUIRE_F32, 0, QUIRE_NONE}, 4},
-        {"f16", {QUIRE_F16, 0, QUIRE_NONE}, 2},
-        {"bf16", {QUIRE_BF16, 0, QUIRE_NONE}, 2},
-    };
-    for (quire_type type : {QUIRE_INT8, QUIRE_INT4}) {
-        for (int group : {8, 32, 128}) {
-            const std::string name = (type == QUIRE_INT8 ? "int8_g" : "int4_g") + std::to_string(group);
-            formats.push_back({name, {type, group, QUIRE_F16}, bits_of(type) / 8.0 + 2.0 / group});
-        }
-    }
-    const std::pair<const char*, quire_type> blocks[] = {{"q8_0", QUIRE_Q8_0}, {"q4_0", QUIRE_Q4_0},
-                                                         {"q4_1", QUIRE_Q4_1}, {"q5_0", QUIRE_Q5_0},
-                                                         {"q5_1", QUIRE_Q5_1}, {"iq4_nl", QUIRE_IQ4_NL}};
-    for (const auto& [name, type] : blocks)
-        formats.push_back({name, {type, 0, QUIRE_NONE}, double(quire_bytes_of(type, 32)) / 32});
-    return formats;
-}
 
 // One random element, made of bits: magnitudes from 2^-3 to 2 with either sign, never Inf or NaN.
 uint32_t random_element(quire_type type, uint32_t r) {
@@ -64,7 +34,7 @@ uint16_t random_scale(quire_type type, uint32_t r) {
 template <class T, class Make>
 void fill(void* memory, size_t bytes, Make make) {
     std::mt19937 random(1);
-    std::vector<T> block((1 << 20) - 3);
+    std::vector<T> block(std::min<size_t>((1 << 20) - 3, bytes / sizeof(T) + 1));
     for (T& x : block) x = T(make(random()));
     const size_t block_bytes = block.size() * sizeof(T);
     for (size_t at = 0; at < bytes; at += block_bytes) {
@@ -77,7 +47,7 @@ void fill(void* memory, size_t bytes, Make make) {
 void fill_blocks(quire_type type, void* memory, size_t bytes) {
     const size_t block_bytes = size_t(quire_bytes_of(type, 32));
     std::mt19937 random(1);
-    std::vector<uint8_t> blocks(block_bytes * 32771);
+    std::vector<uint8_t> blocks(block_bytes * std::min<size_t>(32771, bytes / block_bytes + 1));
     for (uint8_t& x : blocks) x = uint8_t(random());
     for (size_t at = 0; at < blocks.size(); at += block_bytes)
         for (size_t i = 0; i < 2; ++i) {
@@ -88,71 +58,110 @@ void fill_blocks(quire_type type, void* memory, size_t bytes) {
         std::memcpy(static_cast<char*>(memory) + at, blocks.data(), std::min(blocks.size(), bytes - at));
 }
 
-// (Hk, MaxT, width) of one layer's keys or values, seen as [MaxT, Hk, width].
-quire_tensor rows_view(char* data, quire_type type, int64_t slots, int64_t width) {
-    quire_tensor view{};
-    view.data = data;
-    view.type = type;
-    view.rank = 3;
-    const int64_t shape[] = {slots, Hk, width}, strides[] = {width, slots * width, 1};
-    std::copy(shape, shape + 3, view.shape);
-    std::copy(strides, strides + 3, view.strides);
-    return view;
+void fill_values(quire_type type, void* memory, size_t bytes) {
+    const auto element = [type](uint32_t r) { return random_element(type, r); };
+    switch (type) {
+        case QUIRE_F32: return fill<uint32_t>(memory, bytes, element);
+        case QUIRE_F16:
+        case QUIRE_BF16: return fill<uint16_t>(memory, bytes, element);
+        case QUIRE_INT8:
+        case QUIRE_INT4: return fill<uint8_t>(memory, bytes, element);
+        default: return fill_blocks(type, memory, bytes);
+    }
+}
+
+void fill_scales(const quire_format& format, void* memory, size_t bytes) {
+    const auto half = [&](uint32_t r) { return random_scale(format.type, r); };
+    // The same magnitudes: 2^-7 to 2^-6 under int8, 2^-3 to 2^-2 under int4.
+    const uint32_t exponent = format.type == QUIRE_INT8 ? 120 : 124;
+    const auto single = [&](uint32_t r) { return (r & 0x7fffff) | exponent << 23; };
+    if (format.scale_type == QUIRE_F32)
+        fill<uint32_t>(memory, bytes, single);
+    else
+        fill<uint16_t>(memory, bytes, half);
+}
+
+struct Strides {
+    int64_t slot, layer, which, head;
+};
+
+// PMX's layouts of a cache: 0 (MaxT, L, 2, Hk, width), 1 (L, MaxT, 2, Hk, width), 2 (L, 2, MaxT, Hk, width),
+// 3 (L, 2, Hk, MaxT, width).
+Strides strides_of(int64_t layout, int64_t slots, int64_t layers, int64_t heads, int64_t width) {
+    switch (layout) {
+        case 0: return {layers * 2 * heads * width, 2 * heads * width, heads * width, width};
+        case 1: return {2 * heads * width, slots * 2 * heads * width, heads * width, width};
+        case 2: return {heads * width, 2 * slots * heads * width, slots * heads * width, width};
+        default: return {width, 2 * slots * heads * width, slots * heads * width, slots * width};
+    }
 }
 
 }  // namespace
 
-const std::vector<CacheFormat>& cache_formats() {
-    static const std::vector<CacheFormat> formats = make_formats();
-    return formats;
-}
-
-PagedCache::PagedCache(const CacheFormat& format, int64_t batch, int64_t kv_len, size_t min_bytes)
-    : format_(format), batch_(batch) {
-    const int64_t pages = (kv_len + P - 1) / P;
-    slots_ = batch * pages * P;
-    const quire_type type = format.format.type;
-    values_bytes_ = size_t(quire_bytes_of(type, slots_ * Hk * D));
-    scales_bytes_ = is_quantised() ? size_t(slots_) * Hk * (D / format.format.quant_group) * 2 : 0;
-    layers_ = int64_t(min_bytes / (2 * (values_bytes_ + scales_bytes_))) + 1;
-
-    values_ = allocate_huge(2 * values_bytes_ * layers_);
-    if (format.is_blocks()) fill_blocks(type, values_, 2 * values_bytes_ * layers_);
-    auto element = [type](uint32_t r) { return random_element(type, r); };
-    if (bits_of(type) == 32) fill<uint32_t>(values_, 2 * values_bytes_ * layers_, element);
-    if (bits_of(type) == 16) fill<uint16_t>(values_, 2 * values_bytes_ * layers_, element);
-    if (bits_of(type) <= 8 && !format.is_blocks())
-        fill<uint8_t>(values_, 2 * values_bytes_ * layers_, element);
-    if (is_quantised()) {
-        scales_ = allocate_huge(2 * scales_bytes_ * layers_);
-        fill<uint16_t>(scales_, 2 * scales_bytes_ * layers_,
-                       [type](uint32_t r) { return random_scale(type, r); });
+PagedCache::PagedCache(const Workload& w) : w_(w), layers_(w.layers()) {
+    const int64_t page = w.page_size ? w.page_size : w.kv_len, pages = (w.kv_len + page - 1) / page;
+    slots_ = w.batch * pages * page;
+    values_bytes_ = size_t(quire_bytes_of(w.cache.type, slots_ * w.kv_heads * w.head_dim * 2 * layers_));
+    values_ = allocate_huge(values_bytes_);
+    fill_values(w.cache.type, values_, values_bytes_);
+    if (w.is_quantised()) {
+        const int64_t scales = slots_ * w.kv_heads * w.scales_of_row() * 2 * layers_;
+        scales_bytes_ = size_t(quire_bytes_of(w.cache.scale_type, scales));
+        scales_ = allocate_huge(scales_bytes_);
+        fill_scales(w.cache, scales_, scales_bytes_);
     }
-
-    page_table_.resize(size_t(batch * pages));
-    for (size_t i = 0; i < page_table_.size(); ++i) page_table_[i] = int64_t(i) * P;
+    page_table_.resize(size_t(w.batch * pages));
+    for (size_t i = 0; i < page_table_.size(); ++i) page_table_[i] = int64_t(i) * page;
     std::shuffle(page_table_.begin(), page_table_.end(), std::mt19937(2));
 }
 
 PagedCache::~PagedCache() {
-    free_huge(values_, 2 * values_bytes_ * layers_);
-    free_huge(scales_, 2 * scales_bytes_ * layers_);
+    free_huge(values_, values_bytes_);
+    free_huge(scales_, scales_bytes_);
+}
+
+// [MaxT, Hk, width] of one layer's keys or values.
+quire_tensor PagedCache::rows(void* memory, quire_type type, int64_t width, int64_t layer,
+                              int64_t which) const {
+    const Strides strides = strides_of(w_.layout, slots_, layers_, w_.kv_heads, width);
+    const int64_t first = layer * strides.layer + which * strides.which;
+    quire_tensor view{};
+    view.data = static_cast<char*>(memory) + quire_bytes_of(type, first);
+    view.type = type;
+    view.rank = 3;
+    view.shape[0] = slots_, view.shape[1] = w_.kv_heads, view.shape[2] = width;
+    view.strides[0] = strides.slot, view.strides[1] = strides.head, view.strides[2] = 1;
+    return view;
 }
 
 quire_tensor PagedCache::values(int64_t layer, int64_t which) const {
-    char* data = static_cast<char*>(values_) + (2 * layer + which) * values_bytes_;
-    return rows_view(data, format_.format.type, slots_, D);
+    return rows(values_, w_.cache.type, w_.head_dim, layer, which);
 }
 
 quire_tensor PagedCache::scales(int64_t layer, int64_t which) const {
-    if (!is_quantised()) return {};
-    char* data = static_cast<char*>(scales_) + (2 * layer + which) * scales_bytes_;
-    return rows_view(data, QUIRE_F16, slots_, D / format_.format.quant_group);
+    if (!w_.is_quantised()) return {};
+    return rows(scales_, w_.cache.scale_type, w_.scales_of_row(), layer, which);
 }
 
 quire_tensor PagedCache::page_table() const {
-    const int64_t shape[] = {batch_, int64_t(page_table_.size()) / batch_};
-    return quire_tensor_of(const_cast<int64_t*>(page_table_.data()), QUIRE_INT64, 2, shape);
+    const int64_t shape[] = {w_.batch, int64_t(page_table_.size()) / w_.batch};
+    return quire_tensor_of(const_cast<int64_t*>(page_table_.data()), QUIRE_INT64, w_.page_size ? 2 : 1,
+                           shape);
+}
+
+const PagedCache& cache_of(const Workload& w) {
+    static std::unique_ptr<PagedCache> cache;
+    static std::string key;
+    Workload same = w;  // what the cache does not depend on
+    same.heads = same.kv_heads, same.threads = 1, same.precision = QUIRE_PRECISION_HIGHEST;
+    same.type = QUIRE_F32;
+    const std::string wanted = same.name();
+    if (wanted != key) {
+        cache.reset();  // before the next one is made: there may not be memory for both
+        cache = std::make_unique<PagedCache>(w);
+        key = wanted;
+    }
+    return *cache;
 }
 
 }  // namespace bench

@@ -2,8 +2,6 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
-#include <xbyak/xbyak.h>
-#include <xbyak/xbyak_util.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,15 +9,19 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <thread>
+
+#include "bench/limits_loops.h"
 
 namespace bench {
 namespace {
 
 constexpr size_t kReadSlice = size_t(64) << 20;  // bytes a sample, all threads together
-constexpr uint64_t kFmaRounds = 40000;           // about 0.3 ms
-constexpr int kFmaBursts = 3;
+constexpr size_t kCopySlice = size_t(4) << 20;   // as many bytes as 512 new float32 tokens
+constexpr uint64_t kRounds = 40000;              // of a loop, about 0.3 ms
+constexpr int kBursts = 3;
 
 constexpr size_t kHugePage = size_t(2) << 20;
 
@@ -71,66 +73,62 @@ double read_bytes_per_s(int threads) {
     return double(words) * 8 * threads / seconds;
 }
 
-// rounds x num_accumulators independent vector FMAs, in the widest vectors of the machine.
-class FmaLoop : public Xbyak::CodeGenerator {
-public:
-    static const FmaLoop* get() {
-        const Xbyak::util::Cpu cpu;  // asks XCR0 as well as CPUID
-        if (!cpu.has(Xbyak::util::Cpu::tFMA)) return nullptr;
-        static const FmaLoop loop(cpu.has(Xbyak::util::Cpu::tAVX512F));
-        return &loop;
-    }
-    void run(uint64_t rounds) const { getCode<void (*)(uint64_t)>()(rounds); }
-    double flops(uint64_t rounds) const { return double(rounds) * num_accumulators_ * lanes_ * 2; }
+double copy_bytes_per_s(int threads) {
+    static const size_t total = beyond_caches() / kCopySlice * kCopySlice;
+    static const std::vector<char> source(kCopySlice, 1);
+    static char* target = static_cast<char*>(allocate_huge(total));
+    static size_t position = 0;
+    char* to = target + position;
+    position = (position + kCopySlice) % total;
+    const size_t bytes = kCopySlice / threads;
+    const double seconds = time_together(
+        threads, [&](int index) { std::memcpy(to + bytes * index, source.data() + bytes * index, bytes); });
+    return double(bytes) * threads / seconds;
+}
 
-private:
-    explicit FmaLoop(bool has_zmm)
-        : CodeGenerator(4096, Xbyak::DontSetProtectRWE),
-          num_accumulators_(has_zmm ? 24 : 12),
-          lanes_(has_zmm ? 16 : 8) {
-        auto vector = [&](int i) { return has_zmm ? Xbyak::Xmm(Xbyak::Zmm(i)) : Xbyak::Xmm(Xbyak::Ymm(i)); };
-        const Xbyak::Xmm a = vector(num_accumulators_), b = vector(num_accumulators_ + 1);
-        Xbyak::Label constants, loop;
-        vbroadcastss(a, ptr[rip + constants]);
-        vbroadcastss(b, ptr[rip + constants + 4]);
-        for (int i = 0; i < num_accumulators_; ++i) vmovaps(vector(i), a);
-        L(loop);
-        for (int i = 0; i < num_accumulators_; ++i) vfmadd231ps(vector(i), a, b);
-        sub(rdi, 1);
-        jnz(loop);
-        vzeroupper();
-        ret();
-        align(4);
-        L(constants);
-        dd(0x3f7fbe77);  // 0.999
-        dd(0x3a83126f);  // 0.001
-        setProtectModeRE();
-    }
-
-    int num_accumulators_, lanes_;
-};
-
-double fma_flops_per_s(int threads) {
-    const FmaLoop* loop = FmaLoop::get();
-    if (!loop) return 0;
-    // The best of a few: a burst is so short that one interruption would count several times over.
+// The best of a few: a burst is so short that one interruption would count several times over.
+double loop_rate(LimitLoop loop, int threads) {
+    const double work = loop_work(loop);
+    if (work == 0) return 0;
     double seconds = 1e9;
-    for (int burst = 0; burst < kFmaBursts; ++burst) {
-        seconds = std::min(seconds, time_together(threads, [&](int) { loop->run(kFmaRounds); }));
-    }
-    return loop->flops(kFmaRounds) * threads / seconds;
+    for (int burst = 0; burst < kBursts; ++burst)
+        seconds = std::min(seconds, time_together(threads, [&](int) { run_loop(loop, kRounds); }));
+    return work * kRounds * threads / seconds;
 }
 
 }  // namespace
 
-Limits sample_limits(int threads) { return {read_bytes_per_s(threads), fma_flops_per_s(threads)}; }
-
-void LimitSamples::add(const Limits& sample) {
-    read_.push_back(sample.read_bytes_per_s);
-    fma_.push_back(sample.fma_flops_per_s);
+double Limits::peak_of(quire_precision precision) const {
+    switch (precision) {
+        case QUIRE_PRECISION_MEDIUM: return dot8_flops_per_s;
+        case QUIRE_PRECISION_HIGH: return dot16_flops_per_s;
+        default: return fma_flops_per_s;
+    }
 }
 
-Limits LimitSamples::median() const { return {median_of(read_), median_of(fma_)}; }
+Limits sample_limits(int threads, Wanted wanted) {
+    Limits sample;
+    sample.read_bytes_per_s = read_bytes_per_s(threads);
+    sample.fma_flops_per_s = loop_rate(LimitLoop::fma, threads);
+    sample.cycles_per_s = loop_rate(LimitLoop::cycles, 1);
+    if (wanted.copy) sample.copy_bytes_per_s = copy_bytes_per_s(threads);
+    if (wanted.dots) sample.dot16_flops_per_s = loop_rate(LimitLoop::dot16, threads);
+    if (wanted.dots) sample.dot8_flops_per_s = loop_rate(LimitLoop::dot8, threads);
+    return sample;
+}
+
+Limits LimitSamples::median() const {
+    Limits median;
+    for (double Limits::*field :
+         {&Limits::read_bytes_per_s, &Limits::copy_bytes_per_s, &Limits::fma_flops_per_s,
+          &Limits::dot16_flops_per_s, &Limits::dot8_flops_per_s, &Limits::cycles_per_s}) {
+        std::vector<double> known;
+        for (const Limits& sample : samples_)
+            if (sample.*field > 0) known.push_back(sample.*field);
+        median.*field = median_of(known);
+    }
+    return median;
+}
 
 void* allocate_huge(size_t bytes) {
     bytes = whole_huge_pages(bytes);
@@ -160,11 +158,11 @@ size_t beyond_caches() {
     return std::max(size_t(256) << 20, size_t(std::max(0L, last_level)) * 4);
 }
 
-double median_of(std::vector<double> values) {
+double quantile_of(std::vector<double> values, double share) {
     if (values.empty()) return 0;
-    const auto middle = values.begin() + values.size() / 2;
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
+    const auto at = values.begin() + int64_t(share * double(values.size() - 1) + 0.5);
+    std::nth_element(values.begin(), at, values.end());
+    return *at;
 }
 
 }  // namespace bench

@@ -1,29 +1,40 @@
-// What the machine can do: DRAM read speed and float32 FMA peak. Measured in the same process as the
-// benchmarks and alternated with their runs, because both drift on a shared machine.
+// What the machine can do, measured in the same process as the benchmarks and alternated with their runs,
+// because it drifts on a shared machine.
 #pragma once
 #include <cstddef>
 #include <vector>
 
+#include "quire/quire.h"
+
 namespace bench {
 
 struct Limits {
-    double read_bytes_per_s = 0;  // plain read of memory that no cache holds
-    double fma_flops_per_s = 0;   // 0 where the machine has no FMA
+    double read_bytes_per_s = 0;   // plain read of memory that no cache holds
+    double copy_bytes_per_s = 0;   // memcpy, bytes copied: from a cache to memory that no cache holds
+    double fma_flops_per_s = 0;    // float32; 0 where the machine has no FMA
+    double dot16_flops_per_s = 0;  // products of 16-bit integers added up: what two digits of 8 bits cost
+    double dot8_flops_per_s = 0;   // products of 8-bit integers added up
+    double cycles_per_s = 0;       // of one thread
+
+    // Of the arithmetic that a precision can be had with.
+    double peak_of(quire_precision precision) const;
 };
 
-// One measurement with that many threads; takes a few milliseconds.
-Limits sample_limits(int threads);
+// One measurement with that many threads; takes a few milliseconds. What is not asked for is 0.
+struct Wanted {
+    bool copy = false, dots = false;
+};
+Limits sample_limits(int threads, Wanted wanted);
 
 // Many of them, all with the same number of threads.
 class LimitSamples {
 public:
-    void add(const Limits& sample);
+    void add(const Limits& sample) { samples_.push_back(sample); }
     Limits median() const;
-    Limits last() const { return {read_.back(), fma_.back()}; }
-    bool empty() const { return read_.empty(); }
+    bool empty() const { return samples_.empty(); }
 
 private:
-    std::vector<double> read_, fma_;
+    std::vector<Limits> samples_;
 };
 
 // Memory in huge pages where the system gives them.
@@ -33,6 +44,8 @@ void free_huge(void* memory, size_t bytes);
 // Larger than what any cache of this machine holds.
 size_t beyond_caches();
 
-double median_of(std::vector<double> values);
+// The value that so great a share of `values` is below; 0 of none.
+double quantile_of(std::vector<double> values, double share);
+inline double median_of(const std::vector<double>& values) { return quantile_of(values, 0.5); }
 
 }  // namespace bench

@@ -1,55 +1,87 @@
-// quire_bench [--benchmark_filter=REGEX] [--json FILE] [Google Benchmark's other options]
+// quire_bench [FILTER] [OPTION...]: see --help.
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
 
+#include "bench/call.h"
+#include "bench/options.h"
 #include "bench/report.h"
+#include "bench/table.h"
 
 namespace {
 
-// Takes "--json FILE" or "--json=FILE" out of argv; empty where it is not there.
-std::string take_json_option(int* argc, char** argv) {
-    std::string path;
-    int kept = 1;
-    for (int i = 1; i < *argc; ++i) {
-        if (std::strncmp(argv[i], "--json=", 7) == 0) {
-            path = argv[i] + 7;
-        } else if (std::strcmp(argv[i], "--json") == 0 && i + 1 < *argc) {
-            path = argv[++i];
-        } else {
-            argv[kept++] = argv[i];
-        }
-    }
-    *argc = kept;
-    return path;
-}
-
-void print_limits(const char* when) {
-    for (int threads : bench::thread_counts()) {
+// With as many threads as the workloads have.
+void print_limits(const char* when, const std::vector<int>& thread_counts) {
+    for (int threads : thread_counts) {
         const bench::Limits limits = bench::limits_of(threads);
-        std::fprintf(stderr, "limits %s, %d thread%s: DRAM read %.1f GB/s, float32 FMA %.1f GFLOP/s\n", when,
+        std::fprintf(stderr, "limits %s, %d thread%s: DRAM read %.1f GB/s, float32 FMA %.1f GFLOP/s, ", when,
                      threads, threads == 1 ? "" : "s", limits.read_bytes_per_s / 1e9,
                      limits.fma_flops_per_s / 1e9);
+        std::fprintf(stderr, "clock %.2f GHz\n", limits.cycles_per_s / 1e9);
     }
+}
+
+std::vector<int> threads_of(const std::vector<bench::Workload>& workloads) {
+    std::vector<int> counts;
+    for (const bench::Workload& w : workloads)
+        if (std::find(counts.begin(), counts.end(), w.threads) == counts.end()) counts.push_back(w.threads);
+    return counts;
+}
+
+// Google Benchmark's own options, which come as the rest of a command line.
+bool initialize(const bench::Options& options, bool* has_format) {
+    std::vector<std::string> words = {"quire_bench"};
+    words.insert(words.end(), options.google.begin(), options.google.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    int argc = int(argv.size());
+    *has_format = false;
+    for (const std::string& word : words) *has_format |= word.rfind("--benchmark_format", 0) == 0;
+    benchmark::Initialize(&argc, argv.data());
+    return !benchmark::ReportUnrecognizedArguments(argc, argv.data());
+}
+
+bool written(bool good, const std::string& path) {
+    if (!good) std::fprintf(stderr, "quire_bench: can't write %s\n", path.c_str());
+    return good;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    const std::string json = take_json_option(&argc, argv);
-    benchmark::Initialize(&argc, argv);
-    if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-    bench::register_decode();
-    bench::register_prefill();
-    bench::register_append();
-
-    const char* target = quire_target_name(bench::context_of(1));
-    std::fprintf(stderr, "quire %s, target %s, %s\n", quire_version(), target, bench::machine_name().c_str());
-    print_limits("at the beginning");
-    benchmark::RunSpecifiedBenchmarks();
-    print_limits("over the whole run");
-    if (!json.empty() && !bench::write_json(json)) {
-        std::fprintf(stderr, "quire_bench: can't write %s\n", json.c_str());
-        return 1;
+    const bench::Options options = bench::parse_options(argc, argv);
+    if (options.list) {
+        for (const bench::Workload& workload : options.workloads) std::puts(workload.name().c_str());
+        return 0;
     }
-    return 0;
+    if (options.once) {
+        for (const bench::Workload& workload : options.workloads) bench::make_call(workload)->run(0);
+        return 0;
+    }
+    bool has_format = false;
+    if (!initialize(options, &has_format)) return 2;
+    const bool to_stdout = options.json == "-" || options.csv == "-";
+    bench::Table table(to_stdout ? stderr : stdout, options.workloads.size(), options.model);
+    for (const bench::Workload& workload : options.workloads) {
+        const std::string name = workload.name();
+        benchmark::RegisterBenchmark(name.c_str(),
+                                     [workload, name, &table](benchmark::State& state) {
+                                         table.begin(name);
+                                         bench::measure(state, workload);
+                                     })
+            ->Unit(benchmark::kMillisecond)
+            ->UseRealTime();
+    }
+    const std::vector<int> threads = threads_of(options.workloads);
+    std::fprintf(stderr, "quire %s, target %s, %s\n", quire_version(),
+                 quire_target_name(bench::context_of(1)), bench::machine_name().c_str());
+    print_limits("at the beginning", threads);
+    if (has_format)
+        benchmark::RunSpecifiedBenchmarks();
+    else
+        benchmark::RunSpecifiedBenchmarks(&table);
+    print_limits("over the whole run", threads);
+    bool good =
+        options.json.empty() || written(bench::write_json(options.json, options.command), options.json);
+    good = (options.csv.empty() || written(bench::write_csv(options.csv), options.csv)) && good;
+    return good ? 0 : 1;
 }

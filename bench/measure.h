@@ -1,46 +1,31 @@
-// Times one workload, alternated with the machine's limits, and turns the times into counters.
+// Times one workload, alternated with the machine's limits, and says how it compares.
 #pragma once
 #include <benchmark/benchmark.h>
 
-#include <cstdint>
-#include <functional>
 #include <string>
-#include <vector>
 
-#include "bench/cache.h"
 #include "bench/limits.h"
+#include "bench/workload.h"
 
 namespace bench {
 
-struct Workload {
-    std::string name;  // "decode/int8_g8/kv32768/t2"
-    const CacheFormat* cache;
-    int64_t batch, query_len, kv_len;  // lengths of each sequence
-    int threads;
-
-    double cache_bytes() const;  // keys, values and scales of all sequences
-    double pairs() const;        // (query, key) pairs that a causal mask leaves
-    double flops() const { return 4.0 * H * D * pairs(); }
+// Shares are of medians, so that a run that was interrupted does not count. 0: does not apply.
+struct Result {
+    Workload workload;
+    std::string target;
+    quire_precision precision;    // that the plan's kernels have
+    double time_ms, time_min_ms;  // median and least of all runs
+    double spread;                // of the middle half of the runs, as a share of the median
+    double cache_gb_per_s, gflop_per_s;
+    double dram_share, peak_share;  // of the precision's peak: float32 FMA, or integer dots
+    double roofline_share;          // of what quire_run_predict says could be at best
+    double memcpy_share;            // append: time of a memcpy of the new rows / time
+    double cycles;                  // decode: of one core, a (token, kv head)
+    quire_prediction predicted;     // with the limits of between the runs
+    int64_t runs;
 };
 
-// Runs `run(i)` for i = 0, 1, ... as Google Benchmark wants. bytes and flops are those of one run.
-void measure(benchmark::State& state, const Workload& workload, double bytes, double flops,
-             const std::function<void(int64_t)>& run);
-
-// 1, 2, and all that the machine has.
-const std::vector<int>& thread_counts();
-
-quire_context* context_of(int threads);
-
-// Ends the program with quire's message where a call failed.
-void check(quire_status status);
-
-// The cache of a workload; kept until a workload asks for another one.
-const PagedCache& cache_of(const Workload& workload, size_t min_bytes);
-
-// Workloads: each adds its benchmarks to Google Benchmark's list.
-void register_decode();
-void register_prefill();
-void register_append();
+// As Google Benchmark wants; the last measurement of a workload counts, because it is called several times.
+void measure(benchmark::State& state, const Workload& workload);
 
 }  // namespace bench

@@ -1,61 +1,122 @@
 #include "bench/report.h"
 
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <fstream>
+#include <iostream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 namespace bench {
 namespace {
 
-std::map<std::string, Result>& results() {
-    static std::map<std::string, Result> by_name;
-    return by_name;
+using Json = nlohmann::ordered_json;
+
+struct Results {
+    std::map<std::string, Result> by_name;
+    std::vector<std::string> order;
+};
+Results& results() {
+    static Results all;
+    return all;
 }
 
-LimitSamples& samples_of(int threads) {
-    static std::map<int, LimitSamples> samples;
-    return samples[threads];
+std::map<int, LimitSamples>& samples() {
+    static std::map<int, LimitSamples> by_threads;
+    return by_threads;
 }
 
-void write_limits(std::FILE* file) {
-    const char* comma = "";
-    for (int threads : thread_counts()) {
-        const Limits limits = limits_of(threads);
-        std::fprintf(file, "%s\"t%d\": {\"dram_read_gb_per_s\": %.1f, \"fma_gflop_per_s\": %.1f}", comma,
-                     threads, limits.read_bytes_per_s / 1e9, limits.fma_flops_per_s / 1e9);
-        comma = ", ";
+// Four digits: more is noise. What does not apply is null.
+Json number(double value) {
+    if (!(value > 0)) return nullptr;
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.4g", value);
+    return std::strtod(digits, nullptr);
+}
+
+std::string date_now() {
+    const std::time_t now = std::time(nullptr);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+    return text;
+}
+
+Json json_of_limits() {
+    Json all = Json::object();
+    for (const auto& [threads, sampled] : samples()) {
+        const Limits limits = sampled.median();
+        Json& one = all["t" + std::to_string(threads)];
+        one["dram_read_gb_per_s"] = number(limits.read_bytes_per_s / 1e9);
+        one["memcpy_gb_per_s"] = number(limits.copy_bytes_per_s / 1e9);
+        one["fma_gflop_per_s"] = number(limits.fma_flops_per_s / 1e9);
+        one["dot16_gop_per_s"] = number(limits.dot16_flops_per_s / 1e9);
+        one["dot8_gop_per_s"] = number(limits.dot8_flops_per_s / 1e9);
+        one["clock_ghz"] = number(limits.cycles_per_s / 1e9);
     }
+    return all;
 }
 
-void write_result(std::FILE* file, const Result& r) {
+Json json_of(const Result& r) {
     const Workload& w = r.workload;
-    const std::string cache = w.cache->name.substr(0, w.cache->name.find('_'));
-    std::fprintf(file, "{\"workload\": \"%s\", \"batch\": %d, \"query_len\": %d, \"kv_len\": %d, ",
-                 w.name.c_str(), int(w.batch), int(w.query_len), int(w.kv_len));
-    std::fprintf(file, "\"heads\": %d, \"kv_heads\": %d, \"head_dim\": %d, ", int(H), int(Hk), int(D));
-    std::fprintf(file, "\"cache\": \"%s\", \"group\": %d, \"layout\": 3, \"page_size\": %d, ", cache.c_str(),
-                 w.cache->format.quant_group, int(P));
-    std::fprintf(file, "\"threads\": %d, \"target\": \"%s\", \"precision\": \"highest\", ", w.threads,
-                 r.target.c_str());
-    std::fprintf(file, "\"time_ms\": %.4f, \"cache_gb_per_s\": %.3f, \"gflop_per_s\": %.2f, ", r.time_ms,
-                 r.cache_gb_per_s, r.gflop_per_s);
-    std::fprintf(file, "\"dram_share\": %.4f, \"peak_share\": %.4f, \"roofline_share\": %.4f}", r.dram_share,
-                 r.peak_share, r.roofline_share);
+    static const char* const bounds[] = {"unknown", "memory", "compute"};
+    return {{"workload", w.name()},
+            {"batch", w.batch},
+            {"query_len", w.query_len},
+            {"kv_len", w.kv_len},
+            {"heads", w.heads},
+            {"kv_heads", w.kv_heads},
+            {"head_dim", w.head_dim},
+            {"cache", type_name(w.cache.type)},
+            {"group", w.is_quantised() ? w.cache.quant_group : 0},
+            {"scale_type", w.is_quantised() ? type_name(w.cache.scale_type) : ""},
+            {"type", type_name(w.type)},
+            {"layout", w.layout},
+            {"page_size", w.page_size},
+            {"threads", w.threads},
+            {"target", r.target},
+            {"precision", precision_name(w.precision)},
+            {"runs_as", precision_name(r.precision)},
+            {"runs", r.runs},
+            {"time_ms", number(r.time_ms)},
+            {"time_min_ms", number(r.time_min_ms)},
+            {"spread", number(r.spread)},
+            {"cache_gb_per_s", number(r.cache_gb_per_s)},
+            {"gflop_per_s", number(r.gflop_per_s)},
+            {"dram_share", number(r.dram_share)},
+            {"peak_share", number(r.peak_share)},
+            {"roofline_share", number(r.roofline_share)},
+            {"memcpy_share", number(r.memcpy_share)},
+            {"cycles_per_token_head", number(r.cycles)},
+            {"predicted_ms", number(r.predicted.seconds * 1e3)},
+            {"bound", bounds[r.predicted.bound]},
+            {"bytes", r.predicted.bytes},
+            {"flops", r.predicted.flops}};
+}
+
+std::string csv_of(const Json& value) {
+    if (value.is_null()) return "";
+    return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 }  // namespace
 
-void report(const Result& result) { results()[result.workload.name] = result; }
+void report(const Result& result) {
+    const std::string name = result.workload.name();
+    const auto [at, is_new] = results().by_name.insert_or_assign(name, result);
+    if (is_new) results().order.push_back(name);
+}
 
-void report_limits(int threads, const Limits& sample) { samples_of(threads).add(sample); }
+const Result& result_of(const std::string& name) { return results().by_name.at(name); }
+
+void report_limits(int threads, const Limits& sample) { samples()[threads].add(sample); }
 
 Limits limits_of(int threads) {
-    LimitSamples& samples = samples_of(threads);
-    if (samples.empty()) {
-        for (int i = 0; i < 9; ++i) samples.add(sample_limits(threads));
-    }
-    return samples.median();
+    LimitSamples& of_threads = samples()[threads];
+    if (of_threads.empty())
+        for (int i = 0; i < 9; ++i) of_threads.add(sample_limits(threads, {}));
+    return of_threads.median();
 }
 
 std::string machine_name() {
@@ -70,20 +131,42 @@ std::string machine_name() {
     return name + ", " + std::to_string(std::thread::hardware_concurrency()) + " processors";
 }
 
-bool write_json(const std::string& path) {
-    std::FILE* file = std::fopen(path.c_str(), "w");
-    if (!file) return false;
-    std::fprintf(file, "{\"machine\": \"%s\",\n \"limits\": {", machine_name().c_str());
-    write_limits(file);
-    std::fprintf(file, "},\n \"results\": [");
-    const char* comma = "\n  ";
-    for (const auto& [name, result] : results()) {
-        std::fprintf(file, "%s", comma);
-        write_result(file, result);
-        comma = ",\n  ";
+bool write_text(const std::string& path, const std::string& text) {
+    if (path == "-") return bool(std::cout << text << std::flush);
+    std::ofstream file(path);
+    file << text;
+    file.close();
+    return bool(file);
+}
+
+Json json_head(const std::string& command) {
+    return {{"machine", machine_name()},
+            {"version", quire_version()},
+            {"date", date_now()},
+            {"command", command}};
+}
+
+bool write_json(const std::string& path, const std::string& command) {
+    Json all = json_head(command);
+    all["limits"] = json_of_limits();
+    all["results"] = Json::array();
+    for (const std::string& name : results().order) all["results"].push_back(json_of(result_of(name)));
+    return write_text(path, all.dump(1) + "\n");
+}
+
+// No field has a comma or a quote in it.
+bool write_csv(const std::string& path) {
+    std::string text;
+    for (const std::string& name : results().order) {
+        const Json row = json_of(result_of(name));
+        std::string titles, values;
+        for (const auto& [title, value] : row.items()) {
+            titles += (titles.empty() ? "" : ",") + title;
+            values += (values.empty() ? "" : ",") + csv_of(value);
+        }
+        text += (text.empty() ? titles + "\n" : "") + values + "\n";
     }
-    std::fprintf(file, "\n ]}\n");
-    return std::fclose(file) == 0;
+    return write_text(path, text);
 }
 
 }  // namespace bench

@@ -1,19 +1,15 @@
 // What is known at the end of a run: the machine, its limits, and a result for every workload.
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/measure.h"
 
 namespace bench {
 
-struct Result {
-    Workload workload;
-    std::string target;
-    double time_ms, cache_gb_per_s, gflop_per_s, dram_share, peak_share, roofline_share;
-};
-
-// The last report of a workload counts: Google Benchmark calls a benchmark several times.
+// Called for every measurement; the last one of a workload is what the files have.
 void report(const Result& result);
+const Result& result_of(const std::string& name);
 
 std::string machine_name();
 
@@ -21,7 +17,14 @@ std::string machine_name();
 void report_limits(int threads, const Limits& sample);
 Limits limits_of(int threads);
 
-// What --json FILE writes: machine, limits, results. False where the file can't be written.
-bool write_json(const std::string& path);
+// Machine, version, date and command: how every file of results begins.
+nlohmann::ordered_json json_head(const std::string& command);
+
+// To a file, or "-": to stdout. False where it can't be written.
+bool write_text(const std::string& path, const std::string& text);
+
+// Machine, limits, results; or a line a result.
+bool write_json(const std::string& path, const std::string& command);
+bool write_csv(const std::string& path);
 
 }  // namespace bench

@@ -19,10 +19,11 @@ constexpr int kMaxDecodeRows = 8;
 // over keys: padded keys are hidden by softmax bounds.
 constexpr int kKeyPadding = 16;
 
-struct ScalesArgs {           // f32 or f16 scales of the block's rows -> f32
-    const char* const* rows;  // [N] address of the row's scales (of the row where it holds them)
-    float* out;               // [N][scale stride]: of each group its scale, and its minimum where it has one
-    int64_t count;            // keys
+struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32
+    const char* const*
+        rows;       // [N] address of the row's scales (of the row where it holds them); padded as for QK
+    float* out;     // [N][scale stride]: of each group its scale, and its minimum where it has one
+    int64_t count;  // keys, a multiple of kKeyPadding
 };
 
 // Rows that the next block will read. A processor drops prefetches when it has as many misses under way as it
@@ -33,7 +34,8 @@ struct NextRows {
 };
 
 struct QkArgs {
-    const float* query;       // [R][V]
+    const void* query;        // float [R][V], or int16_t [R][query words], in the order of the keys' words
+    const float* factors;     // [R] of the words; room for 3 more
     const char* const* rows;  // [N] address of each key row; padded to a multiple of kKeyPadding
     const float* scales;      // [N][scale stride], quantised formats only
     float* scores;            // [R][kBlock], written
@@ -60,13 +62,24 @@ struct SoftmaxArgs {
     float cap;                // soft cap * log2(e); kernels with a soft cap only
 };
 
+// Integer weights: probabilities * scales of the values, as words. w = weight * factor, where a factor serves
+// one query row and one group in the block, so that its largest weight is near 2^15.
+struct WeightsArgs {
+    float* probabilities;  // [R][kBlock], changed
+    const float* scales;   // [N][scale stride]
+    int16_t* weights;  // [N / 2][R][weight stride][2]: of keys 2 i and 2 i + 1; written. PV may read a vector
+                       // more
+    float* factors;    // [R][weight stride], written; PV may read a vector more
+    int64_t count;     // keys, a multiple of kKeyPadding; padded ones have probability 0
+};
+
 struct PvArgs {
-    const float* probabilities;  // [R][kBlock]
-    const char* const* rows;     // [N] address of each value row
-    const float* scales;         // [N][scale stride]
-    const float* rescale;        // [R]
-    float* output;               // [R][V] accumulated
-    int64_t count;               // keys, a multiple of kKeyPadding; padded ones have probability 0
+    const void* probabilities;  // float [R][kBlock]; or the integer weights of WeightsArgs
+    const char* const* rows;    // [N] address of each value row
+    const float* scales;        // [N][scale stride]; or the weights' factors
+    const float* rescale;       // [R]
+    float* output;              // [R][V] accumulated
+    int64_t count;              // keys, a multiple of kKeyPadding; padded ones have probability 0
     NextRows next;
 };
 

@@ -75,8 +75,8 @@ public:
     // ---- f32 lanes: the first n count, the others read as 0 and are not written ----
     void load_f32(const Vec& v, const RegExp& at, int n);
     void store_f32(const RegExp& at, const Vec& v, int n);
-    // lane i = float order[i] of the lanes() floats at `at`.
-    void load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order);
+    // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on.
+    void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
     // n floats, each in two lanes that follow each other.
     void load_twice(const Vec& v, const RegExp& at, int n);
     // n numbers of `type` (F32, F16, BF16), converted.
@@ -104,6 +104,7 @@ public:
     void zero(const Vec& v);
     void bit_and(const Vec& d, const Vec& a, const Address& b);
     void bit_or(const Vec& d, const Vec& a, const Vec& b);
+    void bit_xor(const Vec& d, const Vec& a, const Address& b);
     void multiply_by_scalar(const Vec& v, const RegExp& at);  // v *= float at `at`
     void add_scalar(const Vec& v, const RegExp& at);          // v += float at `at`
     void round_nearest(const Vec& d, const Vec& s);
@@ -125,6 +126,28 @@ public:
     int halves() const { return lanes() / 8; }
     void store_half(const RegExp& at, const Vec& v, int half);
 
+    // ---- 16-bit words, two a lane ----
+    // n bytes, the others 0; reads exactly n. n <= vec_bytes(). Or both halves of a zmm from an address each.
+    void load_raw(const Vec& v, const RegExp& at, int n);
+    void load_raw(const Vec& v, const RegExp& low, const RegExp& high);
+    // n signed bytes to words, the others 0; n <= 2 * lanes(). Or both halves of a zmm.
+    void load_words(const Vec& v, const RegExp& at, int n);
+    void load_words(const Vec& v, const RegExp& low, const RegExp& high);
+    // Lane i: the words of signed byte i at `first` and at `second`. n <= lanes().
+    void load_word_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n);
+    // int32 lanes: acc += a.low * b.low + a.high * b.high.
+    void dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
+    // d = the words of int32 lanes that fit 16 bits; clobbers high.
+    void join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high);
+    // The same of n <= 2 * lanes() bytes, in two vectors: lane i of `which` is byte pair_byte(which, i).
+    void load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n);
+    int pair_byte(int which, int lane) const;
+    void restore_pairs(const Vec& a, const Vec& b);  // 32-bit lanes to the order of bytes
+    // {e0 e1 ..}, {o0 o1 ..} -> {e0 o0 e1 ..} in both, of runs of `run` lanes (1; 4 for zmm).
+    void interleave(const Vec& even, const Vec& odd, int run = 1);
+    // The register for n lanes or more.
+    Xbyak::Xmm narrow(const Vec& v, int n) const;
+
     // ---- across lanes ----
     // Lane i of d is lane i ^ distance (1, 2, 4, with 16 lanes also 8) of s.
     void swap_lanes(const Vec& d, const Vec& s, int distance);
@@ -132,6 +155,8 @@ public:
     void fold(Fold op, const Vec& v);  // every lane gets the result
     // d (low four lanes) = {sum a, sum b, sum c, sum e}; clobbers its sources. d may be a.
     void sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e);
+    // The sums of v[0..3] in the low four lanes of v[0], of v[4..7] in those of v[4]; clobbers its sources.
+    void sum_eight(const Vec* v);
 
 protected:
     const Target target_;
@@ -139,8 +164,10 @@ protected:
 private:
     bool is_512() const { return target_.vector_bits == 512; }
     void set_mask(const Xbyak::Opmask& k, int n);
+    void load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order);
     void fold_step(Fold op, const Vec& v, const Vec& moved);
     void add_halves(const Vec& v);
+    void sum_quarters(const Xbyak::Xmm* v);
     void round_bits_to_bf16(const Vec& v);
     void gather_halves(const Xbyak::Xmm& x, const RegExp& at, int stride, int each, int count);
     Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values

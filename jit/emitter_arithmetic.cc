@@ -18,6 +18,10 @@ void Emitter::bit_and(const Vec& d, const Vec& a, const Address& b) {
     is_512() ? vpandd(d, a, b) : vpand(d, a, b);
 }
 
+void Emitter::bit_xor(const Vec& d, const Vec& a, const Address& b) {
+    is_512() ? vpxord(d, a, b) : vpxor(d, a, b);
+}
+
 void Emitter::bit_or(const Vec& d, const Vec& a, const Vec& b) { is_512() ? vpord(d, a, b) : vpor(d, a, b); }
 
 void Emitter::multiply_by_scalar(const Vec& v, const RegExp& at) {
@@ -165,25 +169,50 @@ void Emitter::add_halves(const Vec& v) {
     vaddps(low, low, high);
 }
 
+// Four registers of one kind -> v[0]: in each 128 bits the sums of those 128 bits of the four. (vhaddps costs
+// as much and cannot name registers above 15.)
+void Emitter::sum_quarters(const Xbyak::Xmm* v) {
+    Temp upper(*this, "sum.upper");
+    const Xbyak::Xmm moved(v[0].getKind(), (*upper).getIdx());
+    for (int i : {0, 2}) {  // {a0+a2, b0+b2, a1+a3, b1+b3}
+        vunpckhps(moved, v[i], v[i + 1]);
+        vunpcklps(v[i], v[i], v[i + 1]);
+        vaddps(v[i], v[i], moved);
+    }
+    vunpckhpd(moved, v[0], v[2]);
+    vunpcklpd(v[0], v[0], v[2]);
+    vaddps(v[0], v[0], moved);
+}
+
 void Emitter::sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e) {
     if (is_512())
         for (const Vec& v : {a, b, c, e}) add_halves(v);
     const auto y = [](const Vec& v) { return Xbyak::Ymm(v.getIdx()); };
-    const auto x = [](const Vec& v) { return Xbyak::Xmm(v.getIdx()); };
+    const Xbyak::Xmm list[] = {y(a), y(b), y(c), y(e)};
+    sum_quarters(list);
     Temp upper(*this, "sum.upper");
-    // Within 128 bits: {a0+a2, b0+b2, a1+a3, b1+b3}, the same of c and e, then {a, b, c, e}. (vhaddps costs
-    // as much and cannot name registers above 15.)
-    vunpckhps(y(upper), y(a), y(b));
-    vunpcklps(y(a), y(a), y(b));
-    vaddps(y(a), y(a), y(upper));
-    vunpckhps(y(upper), y(c), y(e));
-    vunpcklps(y(c), y(c), y(e));
-    vaddps(y(c), y(c), y(upper));
-    vunpckhpd(y(upper), y(a), y(c));
-    vunpcklpd(y(a), y(a), y(c));
-    vaddps(y(a), y(a), y(upper));
-    is_512() ? vextractf32x4(x(upper), y(a), 1) : vextractf128(x(upper), y(a), 1);
-    vaddps(x(d), x(a), x(upper));
+    const Xbyak::Xmm high((*upper).getIdx()), low(a.getIdx());
+    is_512() ? vextractf32x4(high, y(a), 1) : vextractf128(high, y(a), 1);
+    vaddps(Xbyak::Xmm(d.getIdx()), low, high);
+}
+
+void Emitter::sum_eight(const Vec* v) {
+    if (!is_512()) {
+        sum_four(v[0], v[0], v[1], v[2], v[3]);
+        return sum_four(v[4], v[4], v[5], v[6], v[7]);
+    }
+    Temp moved(*this, "sum.moved");
+    const auto z = [](const Vec& r) { return Xbyak::Zmm(r.getIdx()); };
+    for (int i = 0; i < 4; ++i) {  // {halves of v[i] added, halves of v[i + 4] added}
+        vshuff64x2(z(moved), z(v[i]), z(v[i + 4]), 0xee);
+        vshuff64x2(z(v[i]), z(v[i]), z(v[i + 4]), 0x44);
+        vaddps(v[i], v[i], moved);
+    }
+    const Xbyak::Xmm list[] = {z(v[0]), z(v[1]), z(v[2]), z(v[3])};
+    sum_quarters(list);
+    vshuff64x2(z(moved), z(v[0]), z(v[0]), 0xb1);
+    vaddps(v[0], v[0], moved);
+    vextractf32x4(Xbyak::Xmm(v[4].getIdx()), z(v[0]), 2);
 }
 
 }  // namespace quire::jit

@@ -47,6 +47,17 @@ void Emitter::load_twice(const Vec& v, const RegExp& at, int n) {
     vmovsldup(v, v);
 }
 
+void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index) {
+    const int low = index.front(), count = index.back() - low + 1;
+    if (count == 1) return vbroadcastss(v, ptr[at + low * 4]);
+    std::vector<uint32_t> order;
+    for (int i : index) order.push_back(uint32_t(i - low));
+    if (is_512() || count > 2) return load_permuted(v, at + low * 4, order);
+    const Xbyak::Ymm y(v.getIdx());  // vpermps of memory takes two cycles on Zen 3, this one
+    vbroadcastsd(y, ptr[at + low * 4]);
+    vpermilps(y, y, constant(order));
+}
+
 void Emitter::store_f32(const RegExp& at, const Vec& v, int n) {
     if (n == lanes()) {
         vmovups(ptr[at], v);

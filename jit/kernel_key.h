@@ -12,13 +12,14 @@ namespace quire::jit {
 struct RowKey {
     const Target* target;
     quire_format format;
-    int dim;   // D or Dv
-    int rows;  // query rows (decode), vectors of query rows (tiles); 0 where it does not matter
+    int dim;             // D or Dv
+    int rows;            // query rows (decode), vectors of query rows (tiles); 0 where it does not matter
+    bool words = false;  // integer dot products of 16-bit words (decode, precision `high`)
 
     std::string name(const char* stage) const {
         std::string text = std::string(stage) + "_d" + std::to_string(dim);
         if (rows != 0) text += "_r" + std::to_string(rows);
-        return text + "_" + format_name(format) + "_" + target->name;
+        return text + "_" + format_name(format) + (words ? "_words_" : "_") + target->name;
     }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
@@ -30,6 +31,13 @@ struct RowKey {
         const int lanes = target->lanes();
         return (groups() * numbers() + lanes - 1) / lanes * lanes + lanes;
     }
+    // 16-bit words of a query row, padded to the chunks of the word loader.
+    int query_words() const {
+        return (dim + 4 * target->lanes() - 1) / (4 * target->lanes()) * 4 * target->lanes();
+    }
+    // Integer weights are made of so many groups at a time, and padded to them.
+    int weight_lanes() const { return groups() <= 4 ? 4 : groups() <= 8 ? 8 : target->lanes(); }
+    int weight_stride() const { return (groups() + weight_lanes() - 1) / weight_lanes() * weight_lanes(); }
     int row_bytes() const { return int(bytes_of(format.type, dim)); }
 };
 

@@ -7,6 +7,7 @@
 #include "jit/qk.h"
 #include "jit/softmax.h"
 #include "jit/tile_products.h"
+#include "jit/weights.h"
 
 namespace quire::jit {
 namespace {
@@ -22,6 +23,7 @@ Status make(CodeCache& cache, const std::string& name, const Generate& generate,
 Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
     if (key.groups() == 0) return {};
     key.rows = 0;
+    key.words = false;
     return make(
         cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
 }
@@ -39,6 +41,11 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
     QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
     QUIRE_TRY(make(
         cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk));
+    kernels->query_words = keys.words;
+    if (values.words)
+        QUIRE_TRY(make(
+            cache, values.name("decode_weights"), [&](auto* code) { return generate_weights(values, code); },
+            &kernels->weights));
     QUIRE_TRY(make(
         cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); },
         &kernels->pv));

@@ -1,99 +1,34 @@
 #include "jit/pv.h"
 
 #include <algorithm>
-#include <cstddef>
 
-#include "jit/prefetch.h"
+#include "jit/pv_passes.h"
 #include "jit/row_loader.h"
+#include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
 
-// Keys of one turn of the loop: what is not arithmetic is shared by them.
-constexpr int kUnroll = 4;
-static_assert(kKeyPadding % kUnroll == 0);
-
-// for each pass over R' of the query rows and W vectors of the value row:     emit_pass
-//   acc[r][w] = output[r][w] * rescale[r]                                     emit_load
-//   for key in 0..count:                                                      emit_key
-//     prefetch some of this pass's share of the next block                    emit_prefetches
-//     v[w] = dequantised lanes of rows[key]                    (row loader)
-//     for r: p = probabilities[r][key]; acc[r][w] += p * v[w]
-//   output[r][w] = acc[r][w]                                                  emit_store
+// A turn: for each key: v[w] = dequantised lanes of its row                (row loader)
+//                       for r: p = probabilities[r][key]; acc[r][w] += p * v[w]
 //
 // live: acc[R' * W] + v[W] + one that is p or the loader's
-class Pv : public Emitter {
+class Pv : public PvPasses {
 public:
-    explicit Pv(const RowKey& key)
-        : Emitter(*key.target),
-          key_(key),
-          loader_(RowLoader::make(*this, key.format, key.dim)),
-          prefetch_(*this, key) {
-        begin();
-        mov(output_, ptr[args() + offsetof(PvArgs, output)]);
-        const int rows = rows_a_pass();
-        for (int row = 0; row < key_.rows; row += rows) emit_passes(row, std::min(rows, key_.rows - row));
-        end();
+    explicit Pv(const RowKey& key) : PvPasses(key), loader_(RowLoader::make(*this, key.format, key.dim)) {
+        generate();
     }
 
 private:
-    int rows_a_pass() const {
+    int rows_a_pass() const override {
         int rows = key_.rows;
         while (rows + 2 > num_vecs()) rows = (rows + 1) / 2;
         return rows;
     }
+    int widest(int rows) const override { return std::min(8, (num_vecs() - 1) / (rows + 1)); }
+    int turn_bytes() const override { return 4 * kUnroll; }
 
-    // As few passes over the values as the registers allow, of about equal width.
-    void emit_passes(int row, int rows) {
-        const int total = loader_->vecs(), most = std::min(8, (num_vecs() - 1) / (rows + 1));
-        const int passes = (total + most - 1) / most;
-        int vec = 0;
-        for (int i = 0; i < passes; ++i) {
-            const int left = passes - i, width = (total - vec + left - 1) / left;
-            // The first pass over the query rows prefetches, each pass over the values its share.
-            const int first = row == 0 ? kBlock * i / passes : kBlock;
-            emit_pass({row, rows, vec, width, first, kBlock * (i + 1) / passes});
-            vec += width;
-        }
-    }
-
-    struct Pass {
-        int row, rows, vec, width;
-        int prefetch_begin, prefetch_end;  // rows of the next block
-    };
-
-    void emit_pass(const Pass& pass) {
-        const std::vector<Vec> acc = vecs("acc", pass.rows * pass.width), v = vecs("v", pass.width);
-        emit_load(acc, pass);
-        mov(probabilities_, ptr[args() + offsetof(PvArgs, probabilities)]);
-        mov(rows_, ptr[args() + offsetof(PvArgs, rows)]);
-        if (prefetches(pass)) {
-            prefetch_.set(args() + offsetof(PvArgs, next), pass.prefetch_begin);
-            lea(prefetch_end_, ptr[prefetch_.rows() + 8 * (pass.prefetch_end - pass.prefetch_begin)]);
-        }
-        mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
-        mov(count_, ptr[args() + offsetof(PvArgs, count)]);
-        Label each_turn;
-        L(each_turn);
-        if (prefetches(pass)) emit_prefetches(pass);
-        for (int key = 0; key < kUnroll; ++key) emit_key(acc, v, pass, key);
-        add(probabilities_, 4 * kUnroll);
-        add(rows_, 8 * kUnroll);
-        add(scales_, key_.scales_stride() * 4 * kUnroll);
-        sub(count_, kUnroll);
-        jnz(each_turn, T_NEAR);
-        for (int r = 0; r < pass.rows; ++r)
-            for (int w = 0; w < pass.width; ++w)
-                vmovups(ptr[output_at(pass.row + r, pass.vec + w)], acc[size_t(r * pass.width + w)]);
-        free(acc);
-        free(v);
-    }
-
-    RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
-
-    void emit_load(const std::vector<Vec>& acc, const Pass& pass) {
-        stage("load");
-        mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
+    void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int r = 0; r < pass.rows; ++r) {
             Temp rescale(*this, "rescale");
             vbroadcastss(rescale, ptr[rescale_ + (pass.row + r) * 4]);
@@ -102,45 +37,135 @@ private:
         }
     }
 
-    void emit_key(const std::vector<Vec>& acc, const std::vector<Vec>& v, const Pass& pass, int key) {
+    void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
+        for (int key = 0; key < kUnroll; ++key) emit_key(acc, pass, key);
+        add(scales_, key_.scales_stride() * 4 * kUnroll);
+    }
+
+    void emit_key(const std::vector<Vec>& acc, const Pass& pass, int key) {
         stage("key " + std::to_string(key));
+        const std::vector<Vec> v = vecs("v", pass.width);
         mov(row_, ptr[rows_ + 8 * key]);
         for (int w = 0; w < pass.width; ++w)
             loader_->load(v[size_t(w)], pass.vec + w, row_, scales_ + key * key_.scales_stride() * 4);
         for (int r = 0; r < pass.rows; ++r) {
             Temp p(*this, "p");
-            vbroadcastss(p, ptr[probabilities_ + ((pass.row + r) * kBlock + key) * 4]);
+            vbroadcastss(p, ptr[weights_ + ((pass.row + r) * kBlock + key) * 4]);
             for (int w = 0; w < pass.width; ++w)
                 vfmadd231ps(acc[size_t(r * pass.width + w)], p, v[size_t(w)]);
         }
+        free(v);
     }
 
-    static bool prefetches(const Pass& pass) { return pass.prefetch_begin < pass.prefetch_end; }
-
-    // As many rows a turn as the pass has for each.
-    void emit_prefetches(const Pass& pass) {
-        const int turns = kBlock / kUnroll,
-                  rows = (pass.prefetch_end - pass.prefetch_begin + turns - 1) / turns;
-        Label done;
-        for (int row = 0; row < rows; ++row) {
-            cmp(prefetch_.rows(), prefetch_end_);
-            jae(done);
-            for (int line = 0; line < prefetch_.lines(); ++line) prefetch_.line(0, line);
-            prefetch_.move(1);
-        }
-        L(done);
+    void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
+        for (int r = 0; r < pass.rows; ++r)
+            for (int w = 0; w < pass.width; ++w)
+                vmovups(ptr[output_at(pass.row + r, pass.vec + w)], acc[size_t(r * pass.width + w)]);
     }
 
-    const RowKey key_;
     const std::unique_ptr<RowLoader> loader_;
-    Prefetch prefetch_;
-    const Gpr prefetch_end_ = gpr("prefetch end"), output_ = gpr("output"),
-              probabilities_ = gpr("probabilities"), rows_ = gpr("rows"), scales_ = gpr("scales"),
-              rescale_ = gpr("rescale"), count_ = gpr("count"), row_ = gpr("row");
+};
+
+// A turn: for each pair of keys: v[w] = words of both rows                 (word loader)
+//                                for r: p = weights of the pair; acc[r][w] += p.low * v.low + p.high * v.high
+// then    output[r][w] = output[r][w] * rescale[r] + float(acc[r][w]) * factors[r] of the lanes' groups
+//
+// |weight| < 2^15, |code| <= 2^7, kBlock keys: 2^22 * 128 < 2^31.
+//
+// live: acc[R' * W] + v[W] + p, the products'
+class PvWords : public PvPasses {
+public:
+    explicit PvWords(const RowKey& key)
+        : PvPasses(key), loader_(WordLoader::make(*this, key.format, key.dim)) {
+        generate();
+    }
+
+private:
+    int rows_a_pass() const override {
+        int rows = key_.rows;
+        while (widest(rows) < 2) rows = (rows + 1) / 2;
+        return rows;
+    }
+    int widest(int rows) const override {
+        const int most = std::min(8, (num_vecs() - 2) / (rows + 1));
+        return most / step() * step();
+    }
+    int step() const override { return 2; }
+    int pair_bytes() const { return key_.rows * key_.weight_stride() * 4; }
+    int turn_bytes() const override { return kUnroll / 2 * pair_bytes(); }
+
+    void emit_begin(const std::vector<Vec>& acc, const Pass&) override {
+        for (const Vec& v : acc) zero(v);
+    }
+
+    void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
+        for (int pair = 0; pair < kUnroll / 2; ++pair) emit_pair(acc, pass, pair);
+    }
+
+    void emit_pair(const std::vector<Vec>& acc, const Pass& pass, int pair) {
+        stage("pair " + std::to_string(pair));
+        const std::vector<Vec> v = vecs("v", pass.width);
+        mov(row_, ptr[rows_ + 16 * pair]);
+        mov(second_, ptr[rows_ + 16 * pair + 8]);
+        for (int w = 0; w < pass.width; w += step())
+            loader_->load_values(&v[size_t(w)], pass.vec + w, row_, second_);
+        for (int r = 0; r < pass.rows; ++r) {
+            const RegExp weights = weights_ + pair * pair_bytes() + (pass.row + r) * key_.weight_stride() * 4;
+            emit_row(&acc[size_t(r * pass.width)], v, pass, weights);
+        }
+        free(v);
+    }
+
+    void emit_row(const Vec* acc, const std::vector<Vec>& v, const Pass& pass, const RegExp& weights) {
+        Temp p(*this, "p");
+        std::vector<int> loaded;
+        for (int w = 0; w < pass.width; ++w) {
+            const std::vector<int> groups = loader_->value_groups(pass.vec + w);
+            if (groups != loaded) load_lanes(p, weights, groups);
+            loaded = groups;
+            dot_words(acc[w], v[size_t(w)], p);
+        }
+    }
+
+    void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
+        stage("end of the pass");
+        for (int r = 0; r < pass.rows; ++r)
+            for (int w = 0; w < pass.width; w += step()) {
+                const Vec* sums = &acc[size_t(r * pass.width + w)];
+                emit_sums(sums, pass.row + r, pass.vec + w);
+                loader_->restore_order(sums);
+                emit_output(sums, pass.row + r, pass.vec + w);
+            }
+    }
+
+    void emit_sums(const Vec* sums, int row, int vec) {
+        for (int i = 0; i < step(); ++i) {
+            Temp factor(*this, "factor");
+            load_lanes(factor, scales_ + row * key_.weight_stride() * 4, loader_->value_groups(vec + i));
+            vcvtdq2ps(sums[i], sums[i]);
+            vmulps(sums[i], sums[i], factor);
+        }
+    }
+
+    void emit_output(const Vec* sums, int row, int vec) {
+        Temp rescale(*this, "rescale");
+        vbroadcastss(rescale, ptr[rescale_ + row * 4]);
+        for (int i = 0; i < step(); ++i) {
+            const int to = loader_->value_vec(vec + i);
+            if (to >= key_.vecs()) continue;
+            vfmadd231ps(sums[i], rescale, ptr[output_at(row, to)]);
+            vmovups(ptr[output_at(row, to)], sums[i]);
+        }
+    }
+
+    const std::unique_ptr<WordLoader> loader_;
+    const Gpr second_ = gpr("second row");
 };
 
 }  // namespace
 
-Status generate_pv(const RowKey& key, std::vector<uint8_t>* code) { return Pv(key).finish(code); }
+Status generate_pv(const RowKey& key, std::vector<uint8_t>* code) {
+    return key.words ? PvWords(key).finish(code) : Pv(key).finish(code);
+}
 
 }  // namespace quire::jit

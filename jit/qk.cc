@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "jit/prefetch.h"
+#include "jit/qk_tiles.h"
 #include "jit/row_loader.h"
+#include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
@@ -18,26 +19,28 @@ public:
         mov(rows_, ptr[args() + offsetof(ScalesArgs, rows)]);
         mov(out_, ptr[args() + offsetof(ScalesArgs, out)]);
         mov(count_, ptr[args() + offsetof(ScalesArgs, count)]);
-        Label each_row;
-        L(each_row);
-        emit_row();
-        dec(count_);
-        jnz(each_row);
+        Label each_turn;
+        L(each_turn);
+        for (int i = 0; i < kUnroll; ++i) emit_row(i);
+        add(rows_, 8 * kUnroll);
+        add(out_, key_.scales_stride() * 4 * kUnroll);
+        sub(count_, kUnroll);
+        jnz(each_turn, T_NEAR);
         end();
     }
 
 private:
-    void emit_row() {
-        stage("row");
-        mov(row_, ptr[rows_]);
+    static constexpr int kUnroll = 4;
+
+    void emit_row(int i) {
+        stage("row " + std::to_string(i));
+        mov(row_, ptr[rows_ + 8 * i]);
         const int step = lanes() / key_.numbers();
         for (int g = 0; g < key_.groups(); g += step) {
             Temp factors(*this, "factors");
             emit_load(factors, g, std::min(step, key_.groups() - g));
-            vmovups(ptr[out_ + g * key_.numbers() * 4], *factors);
+            vmovups(ptr[out_ + (i * key_.scales_stride() + g * key_.numbers()) * 4], *factors);
         }
-        add(rows_, 8);
-        add(out_, key_.scales_stride() * 4);
     }
 
     void emit_load(const Vec& factors, int group, int count) {
@@ -51,83 +54,31 @@ private:
     const Gpr rows_ = gpr("rows"), out_ = gpr("out"), count_ = gpr("count"), row_ = gpr("row");
 };
 
-// for key in 0..count step T, what is left one by one:                       emit_tiles
-//   for each vector of the row:                                              emit_products
-//     prefetch its share of T rows of the next block
+//   for each vector of the row:
 //     k[t] = dequantised lanes of rows[key + t]             (row loader)
 //     for r in 0..R: q = query[r] lanes; acc[r][t] += q * k[t]
-//   scores[r][key + t] = sum of the lanes of acc[r][t]                       emit_sums
 //
 // live: acc[R * T] + k[T] + one that is q or the loader's
-class Qk : public Emitter {
+class Qk : public QkTiles {
 public:
-    explicit Qk(const RowKey& key)
-        : Emitter(*key.target),
-          key_(key),
-          loader_(RowLoader::make(*this, key.format, key.dim)),
-          prefetch_(*this, key) {
-        begin();
-        mov(query_, ptr[args() + offsetof(QkArgs, query)]);
-        mov(rows_, ptr[args() + offsetof(QkArgs, rows)]);
-        prefetch_.set(args() + offsetof(QkArgs, next), 0);
-        mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
-        mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
-        mov(count_, ptr[args() + offsetof(QkArgs, count)]);
-        const int tokens = tile();
-        for (int t = 0; t < tokens; ++t) row_.push_back(gpr("row" + std::to_string(t)));
-        emit_tiles(tokens);
-        if (kKeyPadding % tokens != 0) {
-            Label none;
-            test(count_, count_);
-            jz(none, T_NEAR);
-            emit_tiles(1);
-            L(none);
-        }
-        end();
+    explicit Qk(const RowKey& key) : QkTiles(key), loader_(RowLoader::make(*this, key.format, key.dim)) {
+        generate();
     }
 
 private:
-    // Keys a tile: as many as the registers hold, so that a query vector that was loaded is used often and
-    // chains of additions are many.
-    int tile() const {
+    // As many keys as the registers hold, so that a query vector that was loaded is used often and chains of
+    // additions are many.
+    int tile() const override {
         for (int t : {6, 4, 3, 2})
             if (key_.rows * t + t + 1 <= num_vecs()) return t;
         return 1;
     }
+    int parts() const override { return loader_->vecs(); }
 
-    void emit_tiles(int tokens) {
-        stage("tiles of " + std::to_string(tokens) + " keys");
-        Label each_tile;
-        L(each_tile);
-        for (int t = 0; t < tokens; ++t) mov(row_[size_t(t)], ptr[rows_ + 8 * t]);
-        const std::vector<Vec> acc = vecs("acc", key_.rows * tokens);
-        for (const Vec& v : acc) zero(v);
-        for (int vec = 0; vec < loader_->vecs(); ++vec) {
-            emit_prefetches(tokens, vec);
-            emit_products(acc, tokens, vec);
-        }
-        emit_sums(acc, tokens);
-        free(acc);
-        add(rows_, 8 * tokens);
-        prefetch_.move(tokens);
-        add(scales_, key_.scales_stride() * 4 * tokens);
-        add(scores_, 4 * tokens);
-        sub(count_, tokens);
-        cmp(count_, tokens);
-        jge(each_tile, T_NEAR);
-    }
-
-    void emit_prefetches(int tokens, int vec) {
-        const int lines = prefetch_.lines(), total = tokens * lines, vecs = loader_->vecs();
-        for (int i = vec * total / vecs; i < (vec + 1) * total / vecs; ++i)
-            prefetch_.line(i / lines, i % lines);
-    }
-
-    void emit_products(const std::vector<Vec>& acc, int tokens, int vec) {
+    void emit_products(const std::vector<Vec>& acc, int tokens, int vec) override {
         stage("products, vector " + std::to_string(vec));
         const std::vector<Vec> k = vecs("k", tokens);
-        for (int t = 0; t < tokens; ++t)
-            loader_->load(k[size_t(t)], vec, row_[size_t(t)], scales_ + t * key_.scales_stride() * 4);
+        for (int t = 0; t < tokens; ++t) loader_->load(k[size_t(t)], vec, row_[size_t(t)], scales_of(t));
         for (int r = 0; r < key_.rows; ++r) {
             Temp q(*this, "q");
             vmovups(q, ptr[query_ + (r * key_.padded() + vec * lanes()) * 4]);
@@ -136,46 +87,103 @@ private:
         free(k);
     }
 
-    // Four accumulators at a time; where fewer are left, any register fills up.
-    void emit_sums(const std::vector<Vec>& acc, int tokens) {
-        stage("sums");
-        const int total = int(acc.size());
-        Temp spare(*this, "spare");
-        for (int first = 0; first < total; first += 4) {
-            const auto at = [&](int i) { return first + i < total ? acc[size_t(first + i)] : *spare; };
-            sum_four(at(0), at(0), at(1), at(2), at(3));
-            emit_store_sums(Xbyak::Xmm(at(0).getIdx()), first, std::min(4, total - first), tokens);
-        }
-    }
+    void emit_factors(const Xbyak::Xmm&, int, int) override {}
 
-    // Sums of the accumulators first .. first + n: runs of keys of one row are stored at once.
-    void emit_store_sums(const Xbyak::Xmm& sums, int first, int n, int tokens) {
-        for (int i = 0; i < n;) {
-            const int row = (first + i) / tokens, key = (first + i) % tokens;
-            const int run = std::min(n - i, tokens - key);
-            const RegExp to = scores_ + (row * kBlock + key) * 4;
-            const int stored = run >= 4 ? 4 : run >= 2 && i % 2 == 0 ? 2 : 1;
-            if (stored == 4)
-                vmovups(ptr[to], sums);
-            else if (stored == 2)
-                i == 0 ? vmovlps(ptr[to], sums) : vmovhps(ptr[to], sums);
-            else
-                i == 0 ? vmovss(ptr[to], sums) : vextractps(ptr[to], sums, uint8_t(i));
-            i += stored;
-        }
-    }
-
-    const RowKey key_;
     const std::unique_ptr<RowLoader> loader_;
-    Prefetch prefetch_;
-    const Gpr query_ = gpr("query"), rows_ = gpr("rows"), scales_ = gpr("scales"), scores_ = gpr("scores"),
-              count_ = gpr("count");
-    std::vector<Gpr> row_;
+};
+
+//   for each chunk of the row: a, b = its words                               (word loader)
+//     for r in 0..R: sum = query[r].a * a + query[r].b * b, in int32           emit_dots
+//                    acc[r][t] += float(sum) * scale of the lane's group       emit_scaled
+//
+// A group of several chunks adds them up in int32 first. |query| < 2^15, |code| <= 2^7, and a lane adds up at
+// most D / L elements: 2^22 * 1024 / 8 < 2^31.
+//
+// live: acc[R * T] + a, b, the scale, the products', and sum (R * T where a group has several chunks)
+class QkWords : public QkTiles {
+public:
+    explicit QkWords(const RowKey& key)
+        : QkTiles(key), loader_(WordLoader::make(*this, key.format, key.dim)) {
+        generate();
+    }
+
+private:
+    bool fit(int tokens, bool several_sums) const {
+        return key_.rows * tokens + 4 + (several_sums ? key_.rows * tokens : 1) <= num_vecs();
+    }
+    int tile() const override {
+        for (int t : {4, 2})
+            if (fit(t, goes_on(0))) return t;
+        return 1;
+    }
+    int parts() const override { return loader_->chunks(); }
+
+    // Whether all lanes of this chunk and the next are of one group, and there are registers for its sums.
+    bool goes_on(int chunk) const {
+        if (chunk < 0 || chunk + 1 >= parts() || !fit(1, true)) return false;
+        return loader_->key_groups(chunk).front() == loader_->key_groups(chunk + 1).back();
+    }
+
+    void emit_products(const std::vector<Vec>& acc, int tokens, int chunk) override {
+        stage("products, chunk " + std::to_string(chunk));
+        if (goes_on(chunk) && !goes_on(chunk - 1)) sums_ = vecs("sum", key_.rows * tokens);
+        for (int t = 0; t < tokens; ++t) emit_token(acc, tokens, chunk, t);
+        if (goes_on(chunk - 1) && !goes_on(chunk)) {
+            free(sums_);
+            sums_.clear();
+        }
+    }
+
+    void emit_token(const std::vector<Vec>& acc, int tokens, int chunk, int t) {
+        const bool first = !goes_on(chunk - 1), last = !goes_on(chunk);
+        Temp a(*this, "a"), b(*this, "b");
+        loader_->load_keys(a, b, chunk, row_[size_t(t)]);
+        Temp scale(*this, "scale");
+        if (last) load_lanes(scale, scales_of(t), loader_->key_groups(chunk));
+        for (int r = 0; r < key_.rows; ++r) {
+            const size_t i = size_t(r * tokens + t);
+            if (!sums_.empty()) {
+                emit_dots(sums_[i], a, b, r, chunk, first);
+                if (last) emit_scaled(acc[i], sums_[i], scale);
+            } else {
+                Temp sum(*this, "sum");
+                emit_dots(sum, a, b, r, chunk, true);
+                emit_scaled(acc[i], sum, scale);
+            }
+        }
+    }
+
+    void emit_dots(const Vec& sum, const Vec& a, const Vec& b, int r, int chunk, bool first) {
+        const RegExp query = query_ + (r * key_.query_words() + chunk * 4 * lanes()) * 2;
+        first ? vpmaddwd(sum, a, ptr[query]) : dot_words(sum, a, ptr[query]);
+        dot_words(sum, b, ptr[query + 4 * lanes()]);
+    }
+
+    void emit_scaled(const Vec& acc, const Vec& sum, const Vec& scale) {
+        vcvtdq2ps(sum, sum);
+        vfmadd231ps(acc, sum, scale);
+    }
+
+    // * factors[r]
+    void emit_factors(const Xbyak::Xmm& sums, int first, int tokens) override {
+        Temp factors(*this, "factors");
+        const Xbyak::Xmm x((*factors).getIdx());
+        uint8_t order = 0;
+        for (int i = 0; i < 4; ++i) order |= uint8_t(((first + i) / tokens - first / tokens) << (2 * i));
+        mov(rax, ptr[args() + offsetof(QkArgs, factors)]);
+        vpermilps(x, ptr[rax + first / tokens * 4], order);
+        vmulps(sums, sums, x);
+    }
+
+    const std::unique_ptr<WordLoader> loader_;
+    std::vector<Vec> sums_;
 };
 
 }  // namespace
 
 Status generate_scales(const RowKey& key, std::vector<uint8_t>* code) { return Scales(key).finish(code); }
-Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) { return Qk(key).finish(code); }
+Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) {
+    return key.words ? QkWords(key).finish(code) : Qk(key).finish(code);
+}
 
 }  // namespace quire::jit

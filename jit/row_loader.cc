@@ -39,12 +39,9 @@ std::vector<int> RowLoader::groups_of(int vec) const {
 void RowLoader::scale(const Vec& v, int vec, const RegExp& scales) {
     if (!is_quantised(format_)) return;
     const std::vector<int> groups = groups_of(vec);
-    const auto [low, high] = std::minmax_element(groups.begin(), groups.end());
-    if (*low == *high) return e_.multiply_by_scalar(v, scales + *low * 4);
-    std::vector<uint32_t> order;
-    for (int g : groups) order.push_back(uint32_t(g - *low));
+    if (groups.front() == groups.back()) return e_.multiply_by_scalar(v, scales + groups.front() * 4);
     Temp factors(e_, "scale.factors");
-    e_.load_permuted(factors, scales + *low * 4, order);
+    e_.load_lanes(factors, scales, groups);
     e_.vmulps(v, v, factors);
 }
 

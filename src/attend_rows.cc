@@ -1,5 +1,7 @@
 // Decode. For each block of kBlock keys: scores of all query rows, softmax with a running maximum, and the
 // rescaled sum of values; each cache row is read and converted once for all query rows.
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -13,11 +15,14 @@ constexpr float kLog2e = 1.44269504f;
 
 struct RowsState {
     float *query, *output;             // [R][V]
+    int16_t* query_words;              // [R][words of a query], keys of words
+    float* factors;                    // [R] of those
+    int16_t* weights;                  // as jit::WeightsArgs, values of words
+    float* weight_factors;             // as well
     float *scores, *bias;              // [R][kBlock]
     float *key_scales, *value_scales;  // [kBlock][scale stride]
     float *max, *sum, *rescale;        // [R]
-    KeyRange* seen;                    // [R] keys that a row sees
-    jit::RowBounds* bounds;            // [R] the same within a block
+    jit::RowBounds* bounds;            // [R] keys of a block that a row sees
     RowAddresses* addresses;           // [2]: this block and the next
 };
 
@@ -27,6 +32,10 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     scratch.reset();
     s.query = scratch.floats(R * size_t(plan.key_stride));
     s.output = scratch.floats(R * size_t(plan.value_stride));
+    s.query_words = scratch.array<int16_t>(R * plan.query_order.size());
+    s.factors = scratch.floats(R + 16);
+    s.weights = scratch.array<int16_t>(R * kBlock * size_t(plan.weight_stride) + 32);
+    s.weight_factors = scratch.floats(R * size_t(plan.weight_stride) + 16);
     s.scores = scratch.floats(R * kBlock);
     s.bias = scratch.floats(R * kBlock);
     s.key_scales = scratch.floats(kBlock * size_t(plan.key_scale_stride) + 16);
@@ -34,20 +43,50 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.max = scratch.floats(R);
     s.sum = scratch.floats(R);
     s.rescale = scratch.floats(R);
-    s.seen = scratch.array<KeyRange>(R);
     s.bounds = scratch.array<jit::RowBounds>(R);
     s.addresses = scratch.array<RowAddresses>(2);
     return s;
 }
 
+// `count` floats, a multiple of 4, to words of 15 bits and a sign; returns what they are to be multiplied by.
+// NaN or Inf among them makes that NaN.
+float round_to_words(const float* row, int count, int16_t* words) {
+    constexpr float kLargest = 32767;
+    const __m128 sign = _mm_set1_ps(-0.f);
+    __m128 tops = _mm_set1_ps(1e-30f), poison = _mm_setzero_ps();
+    for (int d = 0; d < count; d += 4) {
+        const __m128 x = _mm_loadu_ps(row + d);
+        tops = _mm_max_ps(tops, _mm_andnot_ps(sign, x));
+        poison = _mm_add_ps(poison, _mm_mul_ps(x, _mm_setzero_ps()));
+    }
+    float top[4], poisons[4];
+    _mm_storeu_ps(top, tops);
+    _mm_storeu_ps(poisons, poison);
+    const float largest = std::max(std::max(top[0], top[1]), std::max(top[2], top[3]));
+    const __m128 factor = _mm_set1_ps(kLargest / largest);
+    for (int d = 0; d < count; d += 4) {
+        const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(row + d), factor));
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(words + d), _mm_packs_epi32(rounded, rounded));
+    }
+    return largest / kLargest + (poisons[0] + poisons[1]) + (poisons[2] + poisons[3]);
+}
+
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s) {
     const AttentionSpec& spec = plan.spec;
     const float factor = query_factor(spec);
+    const bool words = plan.decode[item.row_end - item.row_begin].query_words;
+    int16_t natural[1024];
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
         const char* from = query_at(p, item, row);
         float* to = s.query + (row - item.row_begin) * plan.key_stride;
-        for (int d = 0; d < spec.D; ++d) to[d] = load_number(spec.type, from, d) * factor;
+        load_numbers(spec.type, from, spec.D, to);
+        for (int d = 0; d < spec.D; ++d) to[d] *= factor;
         std::fill(to + spec.D, to + plan.key_stride, 0.f);
+        if (!words) continue;
+        const int64_t r = row - item.row_begin;
+        s.factors[r] = round_to_words(to, plan.key_stride, natural);
+        int16_t* ordered = s.query_words + r * int64_t(plan.query_order.size());
+        for (const int element : plan.query_order) *ordered++ = element < 0 ? int16_t(0) : natural[element];
     }
 }
 
@@ -55,10 +94,10 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
                 const RowAddresses& block, const RowsState& s) {
     const int group = plan.spec.group();
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
-        const KeyRange& seen = s.seen[row - item.row_begin];
         jit::RowBounds& bounds = s.bounds[row - item.row_begin];
-        bounds.begin = int32_t(std::clamp<int64_t>(seen.begin - block.begin, 0, block.count));
-        bounds.end = int32_t(std::clamp<int64_t>(seen.end - block.begin, 0, block.count));
+        const KeyRange seen = p.visible_in(item.b, row / group, block.begin, block.count);
+        bounds.begin = int32_t(seen.begin);
+        bounds.end = int32_t(seen.end);
         if (!plan.spec.alibi) continue;
         bounds.slope = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
         bounds.distance = float(block.begin - p.position(item.b, row / group));
@@ -68,10 +107,14 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
-    const jit::DecodeKernels& kernels = p.num_terms ? plan.decode_bias[rows] : plan.decode[rows];
+    const int group = plan.spec.group();
+    const BlockView view =
+        p.look(item.b, item.row_begin / group, (item.row_end - 1) / group, block.begin, block.count);
+    if (!view.seen) return;
+    const jit::DecodeKernels& kernels = view.bias ? plan.decode_bias[rows] : plan.decode[rows];
     const int64_t padded = block.padded();
     set_bounds(plan, p, item, block, s);
-    if (p.num_terms) {
+    if (view.bias) {
         for (int64_t r = 0; r < rows; ++r) {
             float* bias = s.bias + r * kBlock;
             load_bias(p, item, item.row_begin + r, block.begin, block.count, bias, 1);
@@ -79,15 +122,21 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
         }
     }
     if (kernels.key_scales) kernels.key_scales({block.key_scale, s.key_scales, padded});
-    kernels.qk({s.query, block.key, s.key_scales, s.scores, padded, {next.key, next.key_scale}});
+    const void* query = kernels.query_words ? static_cast<const void*>(s.query_words) : s.query;
+    kernels.qk({query, s.factors, block.key, s.key_scales, s.scores, padded, {next.key, next.key_scale}});
     kernels.softmax(
         {s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});
     if (p.dropout)
         for (int64_t r = 0; r < rows; ++r)
             drop(p, item, item.row_begin + r, block.begin, block.count, s.scores + r * kBlock, 1);
     if (kernels.value_scales) kernels.value_scales({block.value_scale, s.value_scales, padded});
-    kernels.pv(
-        {s.scores, block.value, s.value_scales, s.rescale, s.output, padded, {next.value, next.value_scale}});
+    const jit::NextRows prefetched{next.value, next.value_scale};
+    if (kernels.weights) {
+        kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});
+        kernels.pv({s.weights, block.value, s.weight_factors, s.rescale, s.output, padded, prefetched});
+    } else {
+        kernels.pv({s.scores, block.value, s.value_scales, s.rescale, s.output, padded, prefetched});
+    }
 }
 
 void write_result(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s,
@@ -113,8 +162,6 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     const RowsState s = allocate(plan, scratch);
     const int64_t rows = item.row_end - item.row_begin;
     load_query(plan, problem, item, s);
-    for (int64_t row = 0; row < rows; ++row)
-        s.seen[row] = problem.visible(item.b, (item.row_begin + row) / plan.spec.group());
     std::fill(s.max, s.max + rows, -INFINITY);
     std::fill(s.sum, s.sum + rows, 0.f);
     std::fill(s.output, s.output + rows * plan.value_stride, 0.f);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <vector>
 
@@ -94,6 +95,13 @@ float load_number(quire_type type, const void* base, int64_t i) {
     }
 }
 
+void load_numbers(quire_type type, const void* base, int count, float* out) {
+    if (type == QUIRE_F32)
+        std::memcpy(out, base, size_t(count) * sizeof(float));
+    else
+        for (int i = 0; i < count; ++i) out[i] = load_number(type, base, i);
+}
+
 void store_number(quire_type type, void* base, int64_t i, float value) {
     switch (type) {
         case QUIRE_F16: static_cast<UnalignedHalf*>(base)[i] = float_to_half(value); break;
@@ -129,10 +137,7 @@ void store_code(quire_type type, void* row, int64_t i, int code) {
 
 void decode_row(const quire_format& format, int dim, const void* row, const void* scales, float* values) {
     if (const BlockInfo* block = block_info(format.type)) return decode_blocks(*block, dim, row, values);
-    if (!is_quantised(format)) {
-        for (int i = 0; i < dim; ++i) values[i] = load_number(format.type, row, i);
-        return;
-    }
+    if (!is_quantised(format)) return load_numbers(format.type, row, dim, values);
     for (int i = 0; i < dim; ++i)
         values[i] = float(load_code(format.type, row, i)) *
                     load_number(format.scale_type, scales, i / format.quant_group);

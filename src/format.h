@@ -13,6 +13,7 @@ namespace quire {
 // What a caller's tensor holds, at any address: the compiler must not assume more.
 using UnalignedFloat [[gnu::aligned(1)]] = float;
 using UnalignedHalf [[gnu::aligned(1)]] = uint16_t;
+using UnalignedUint32 [[gnu::aligned(1)]] = uint32_t;
 using UnalignedInt32 [[gnu::aligned(1)]] = int32_t;
 using UnalignedInt64 [[gnu::aligned(1)]] = int64_t;
 
@@ -65,6 +66,8 @@ inline int scale_group(const quire_format& f) {
 // Element i of a packed row of plain numbers (F32, F16, BF16).
 float load_number(quire_type type, const void* base, int64_t i);
 void store_number(quire_type type, void* base, int64_t i, float value);
+// The first `count` elements.
+void load_numbers(quire_type type, const void* base, int count, float* out);
 // `value` as that type would hold it.
 float round_to(quire_type type, float value);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "jit/word_loader.h"
+#include "src/precision.h"
 #include "src/select.h"
 
 namespace quire {
@@ -21,11 +23,14 @@ void choose_tiles(AttentionPlan* plan) {
 Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::RowKey& values,
                     jit::CodeCache& cache) {
     const AttentionSpec& spec = plan->spec;
+    const bool lower = spec.precision != QUIRE_PRECISION_HIGHEST;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
         for (int rows = spec.group(); rows <= jit::kMaxDecodeRows; rows += spec.group()) {
             jit::RowKey k = keys, v = values;
             k.rows = v.rows = rows;
+            k.words = lower && words_pay_for_keys(k);
+            v.words = lower && words_pay_for_values(v);
             QUIRE_TRY(make_decode_kernels(cache, k, v, scores,
                                           bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
         }
@@ -50,6 +55,10 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     plan->value_stride = values.padded();
     plan->key_scale_stride = keys.groups() ? keys.scales_stride() : 0;
     plan->value_scale_stride = values.groups() ? values.scales_stride() : 0;
+    if (spec.precision != QUIRE_PRECISION_HIGHEST) {
+        plan->query_order = jit::word_order(keys.format, keys.dim, target.lanes());
+        plan->weight_stride = values.weight_stride();
+    }
     choose_tiles(plan);
     return make_kernels(plan, keys, values, cache);
 }
@@ -58,11 +67,11 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
 
 Status make_attention_plan(const AttentionSpec& spec, const Target& target, jit::CodeCache& cache,
                            AttentionPlan* plan, std::string* notes) {
-    if (spec.precision != QUIRE_PRECISION_HIGHEST)
-        *notes += "precision: runs as highest: no kernels of a lower precision yet\n";
-    return select_target(
+    QUIRE_TRY(select_target(
         "attention", target, [&](const Target& t) { return fill_attention_plan(spec, t, cache, plan); },
-        notes);
+        notes));
+    *notes += precision_note(spec, *plan->target);
+    return {};
 }
 
 Status make_append_plan(const char* name, const AppendSpec& spec, const Target& target, jit::CodeCache& cache,

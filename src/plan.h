@@ -21,9 +21,11 @@ struct AttentionPlan {
     std::vector<float> slopes;                         // [H], ALiBi only
     int key_stride = 0, value_stride = 0;              // V of keys and of values
     int key_scale_stride = 0, value_scale_stride = 0;  // floats, 0: not quantised
-    int tile_rows = 0;                                 // query rows of a work item, a multiple of panel_rows
-    int panel_vecs = 0;                                // widest panel
-    int tile_keys = 0;                                 // keys packed at a time
+    std::vector<int> query_order;  // of the words of keys (jit/word_loader.h); may be empty
+    int weight_stride = 0;         // of integer weights
+    int tile_rows = 0;             // query rows of a work item, a multiple of panel_rows
+    int panel_vecs = 0;            // widest panel
+    int tile_keys = 0;             // keys packed at a time
     jit::DecodeKernels decode[jit::kMaxDecodeRows + 1];  // by query rows; empty where group() does not divide
     jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
     jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width

@@ -11,8 +11,7 @@ constexpr size_t kRows = DenseWeights::kRows, kColumns = DenseWeights::kColumns;
 void load_row(const Projection& p, const char* from, float* to) {
     const int count = p.weights->inputs();
     if (p.from.type == QUIRE_F32) std::memcpy(to, from, size_t(count) * 4);
-    if (p.from.type != QUIRE_F32)
-        for (int i = 0; i < count; ++i) to[i] = load_number(p.from.type, from, i);
+    if (p.from.type != QUIRE_F32) load_numbers(p.from.type, from, count, to);
     if (p.compute_type != p.from.type && p.compute_type != QUIRE_F32)
         for (int i = 0; i < count; ++i) to[i] = round_to(p.compute_type, to[i]);
 }

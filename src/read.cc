@@ -20,7 +20,7 @@ struct Side {
 void read_side(const ReadPlan& plan, const ReadProblem& p, int64_t b, int kv_head, const RowAddresses& block,
                const Side& side, float* values, float* scales) {
     const jit::ReadKernels& kernels = side.kernels;
-    if (kernels.scales) kernels.scales({side.scales, scales, block.count});
+    if (kernels.scales) kernels.scales({side.scales, scales, block.padded()});
     if (kernels.rows) kernels.rows({side.rows, scales, values, block.count});
     for (int64_t i = 0; i < block.count; ++i) {
         const char* from =

@@ -21,12 +21,13 @@ ORDER = """
     include/quire/quire
     src/half src/status src/blocks src/format src/target src/dropout src/rotation
     jit/args jit/code_memory jit/notes jit/code_cache jit/perf jit/zydis jit/listing \
-        jit/emitter* jit/math jit/row_loader* \
-        jit/kernel_key jit/prefetch jit/qk jit/softmax jit/pv jit/rotate jit/quantise|jit/append jit/pack \
+        jit/emitter* jit/math jit/row_loader* jit/word_loader \
+        jit/kernel_key jit/prefetch jit/qk* jit/softmax jit/weights jit/pv* jit/rotate \
+        jit/quantise|jit/append jit/pack \
         jit/tile_products jit/merge jit/decode jit/prefill jit/dump jit/kernels
-    src/tensors src/cache_view src/problem* src/portable src/select src/plan src/schedule src/combine \
-        src/transpose src/cache_memory src/attend* src/append src/copy src/read src/dense src/project \
-        src/cost src/diagnostics src/execute|src/context
+    src/tensors src/cache_view src/problem* src/portable src/select src/precision src/plan src/schedule \
+        src/combine src/transpose src/cache_memory src/attend* src/append src/copy src/read src/dense \
+        src/project src/cost src/diagnostics src/execute|src/context
     src/ops/*
     src/api
 """
@@ -34,7 +35,7 @@ ORDER = """
 UNPLACED = "which is not in ORDER of tests/architecture.py; place it there"
 
 # Users of the library see its public header and their own files, nothing else of the repository.
-PUBLIC_ONLY = ("bench/", "examples/", "python/")
+PUBLIC_ONLY = ("bench/", "examples/", "integrations/", "python/")
 
 # One file knows oneTBB; tests may use it as a caller's own thread pool.
 TBB_INCLUDE = re.compile(r"(oneapi/)?tbb[/.]")

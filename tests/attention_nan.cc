@@ -41,6 +41,10 @@ std::vector<Case> shapes(const quire_format& format) {
         c.type = list.size() % 2 == 0 ? QUIRE_F32 : QUIRE_F16;
         list.push_back(c);
     }
+    for (const size_t few_queries : {0, 1, 4}) {
+        list.push_back(list[few_queries]);
+        list.back().precision = QUIRE_PRECISION_HIGH;
+    }
     c.sequences = {{2, 200}, {30, 200}};
     c.has_window = true;
     c.window_left = 20;

@@ -37,7 +37,9 @@ std::vector<Case> bases() {
     masked.mask_rank = 2;
     masked.sinks = true;
     masked.soft_cap = 10;
-    return {base(plain_format(QUIRE_F32), plain_format(QUIRE_F32)),
+    Case high = base(quantised(QUIRE_INT8, 32, QUIRE_F16), plain_format(QUIRE_Q4_0));
+    high.precision = QUIRE_PRECISION_HIGH;
+    return {high, base(plain_format(QUIRE_F32), plain_format(QUIRE_F32)),
             base(quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, 16, QUIRE_F16)), alibi, masked};
 }
 

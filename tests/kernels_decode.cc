@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "jit/word_loader.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/run.h"
 
@@ -20,10 +21,12 @@ struct Setup {
     RowShape keys, values;
     int rows;
     jit::ScoreKey scores;
+    bool words = false;  // where the formats allow
     std::string name() const {
         return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
                std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
-               std::to_string(values.dim) + " rows " + std::to_string(rows) + scores.name();
+               std::to_string(values.dim) + " rows " + std::to_string(rows) + scores.name() +
+               (words ? " words" : "");
     }
 };
 
@@ -33,17 +36,21 @@ public:
     explicit Decode(const Setup& setup, Flush flush)
         : setup_(setup),
           flush_(flush),
-          key_{setup.target, setup.keys.format, setup.keys.dim, setup.rows},
-          value_{setup.target, setup.values.format, setup.values.dim, setup.rows},
+          key_{setup.target, setup.keys.format, setup.keys.dim, setup.rows,
+               setup.words && jit::has_words(setup.keys.format)},
+          value_{setup.target, setup.values.format, setup.values.dim, setup.rows,
+                 setup.words && jit::has_words(setup.values.format)},
           random_(setup.rows, uint64_t(setup.keys.dim)),
           keys_(key_, kBlock + kSecond, &random_, flush),
           values_(value_, kBlock + kSecond, &random_, flush) {
-        EXPECT_TRUE(make_decode_kernels(test_code_cache(), key_, value_, setup.scores, &kernels_).ok());
+        const Status made = make_decode_kernels(test_code_cache(), key_, value_, setup.scores, &kernels_);
+        EXPECT_TRUE(made.ok()) << setup.name() << ": " << made.message();
         const size_t R = size_t(setup_.rows), V = size_t(key_.padded());
         query_ = array(R * V, 0.f, flush);
         for (size_t r = 0; r < R; ++r)
             for (size_t d = 0; d < size_t(key_.dim); ++d)
                 query_.as<float>()[r * V + d] = random_.normal() / std::sqrt(float(key_.dim));
+        round_query();
         bias_ = array(2 * R * kBlock, 0.f, flush);
         for (size_t i = 0; i < 2 * R * kBlock; ++i)
             bias_.as<float>()[i] = random_.below(9) == 0 ? -INFINITY : random_.normal();
@@ -65,7 +72,7 @@ public:
 
     // Against double; `tolerance` is far above rounding and far below any mistake.
     void check(const Result& result) const {
-        constexpr double tolerance = 2e-5;
+        const double tolerance = key_.words || value_.words ? 5e-4 : 2e-5;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
@@ -91,6 +98,25 @@ public:
 
 private:
     static constexpr int kSecond = 37;
+
+    // The words that stand for the query: x = word * factor, in the loader's order.
+    void round_query() {
+        if (!key_.words) return;
+        const std::vector<int> order = jit::word_order(key_.format, key_.dim, setup_.target->lanes());
+        std::vector<int16_t> words;
+        std::vector<float> factors;
+        for (int r = 0; r < setup_.rows; ++r) {
+            const float* row = query_.as<float>() + r * key_.padded();
+            float top = 0;
+            for (int d = 0; d < key_.dim; ++d) top = std::max(top, std::fabs(row[d]));
+            for (int d : order)
+                words.push_back(d < 0 ? int16_t(0) : int16_t(std::lrint(row[d] / top * 32767)));
+            factors.push_back(top / 32767);
+        }
+        factors.resize(factors.size() + 3, NAN);  // room that may be read
+        words_ = GuardedBuffer::of(words, flush_);
+        factors_ = GuardedBuffer::of(factors, flush_);
+    }
 
     // Keys that row r sees, and its ALiBi constants.
     jit::RowBounds bounds(int r, int first, int count) const {
@@ -142,7 +168,8 @@ private:
             poisoned_call<jit::ScalesArgs>(
                 kernels_.key_scales, {address(key_scale_rows), key_scales.as<float>(), padded}, around.entry);
         poisoned_call<jit::QkArgs>(kernels_.qk,
-                                   {query_.as<float>(),
+                                   {key_.words ? words_.data() : query_.data(),
+                                    key_.words ? factors_.as<float>() : nullptr,
                                     address(key_rows),
                                     key_scales.as<float>(),
                                     scores.as<float>(),
@@ -158,10 +185,19 @@ private:
             poisoned_call<jit::ScalesArgs>(kernels_.value_scales,
                                            {address(value_scale_rows), value_scales.as<float>(), padded},
                                            around.entry);
+        const size_t weights_length = R * size_t(value_.weight_stride());
+        const size_t room = size_t(setup_.target->lanes());  // a vector more may be read
+        GuardedBuffer weights = array(weights_length * size_t(padded) / 2 + room, around.scratch, flush_),
+                      factors = array(weights_length + room, around.scratch, flush_);
+        if (value_.words)
+            poisoned_call<jit::WeightsArgs>(kernels_.weights,
+                                            {scores.as<float>(), value_scales.as<float>(),
+                                             weights.as<int16_t>(), factors.as<float>(), padded},
+                                            around.entry);
         poisoned_call<jit::PvArgs>(kernels_.pv,
-                                   {scores.as<float>(),
+                                   {value_.words ? weights.data() : scores.data(),
                                     address(value_rows),
-                                    value_scales.as<float>(),
+                                    value_.words ? factors.as<float>() : value_scales.as<float>(),
                                     rescale.as<float>(),
                                     output.as<float>(),
                                     padded,
@@ -174,7 +210,7 @@ private:
     const jit::RowKey key_, value_;
     Random random_;
     const KernelRows keys_, values_;
-    GuardedBuffer query_, bias_;
+    GuardedBuffer query_, words_, factors_, bias_;
     jit::DecodeKernels kernels_;
 };
 
@@ -193,8 +229,10 @@ void check_setup(const Setup& setup) {
 }
 
 // Each shape as keys and, with another one, as values.
-void check_shapes(const std::vector<const Target*>& on, size_t step) {
-    const std::vector<RowShape> shapes = row_shapes();
+void check_shapes(const std::vector<const Target*>& on, size_t step, bool words) {
+    std::vector<RowShape> shapes;
+    for (const RowShape& shape : row_shapes())
+        if (!words || jit::has_words(shape.format)) shapes.push_back(shape);
     const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8};
     for (const Target* target : on)
         for (size_t i = 0; i < shapes.size(); i += step)
@@ -202,11 +240,14 @@ void check_shapes(const std::vector<const Target*>& on, size_t step) {
                          shapes[i],
                          shapes[(i * 7 + 3) % shapes.size()],
                          rows[i % 8],
-                         {i % 2 == 0, i % 3 == 0, i % 5 == 0}});
+                         {i % 2 == 0, i % 3 == 0, i % 5 == 0},
+                         words});
 }
 
-TEST(KernelsDecode, EveryShape) { check_shapes(jit_targets(), 1); }
-TEST(KernelsDecode, QuickShapes) { check_shapes({&best_target()}, 9); }
+TEST(KernelsDecode, EveryShape) { check_shapes(jit_targets(), 1, false); }
+TEST(KernelsDecode, QuickShapes) { check_shapes({&best_target()}, 9, false); }
+TEST(KernelsDecode, EveryShapeOfWords) { check_shapes(jit_targets(), 1, true); }
+TEST(KernelsDecode, QuickShapesOfWords) { check_shapes({&best_target()}, 3, true); }
 
 // Each number of rows has code of its own, by the registers that it takes.
 TEST(KernelsDecode, EveryRowCount) {
@@ -221,7 +262,9 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {plain_format(QUIRE_Q8_0), 128},
                                           {plain_format(QUIRE_Q5_1), 64},
                                           {plain_format(QUIRE_IQ4_NL), 96}})
-                check_setup({target, shape, shape, rows, {}});
+                for (bool words : {false, true})
+                    if (!words || jit::has_words(shape.format))
+                        check_setup({target, shape, shape, rows, {}, words});
 }
 
 TEST(KernelsDecode, EveryScoreKey) {

@@ -15,6 +15,7 @@ namespace {
 // Dequantised rows are those of decode_row, bit for bit, and 0 past the end of the row.
 TEST(KernelsRows, QuickReadBack) {
     constexpr int kCount = 21;
+    const int padded = padded_keys(kCount);
     for (const Target* target : jit_targets())
         for (const RowShape& shape : row_shapes())
             for (const quire_type type : {QUIRE_F32, QUIRE_F16}) {
@@ -24,12 +25,12 @@ TEST(KernelsRows, QuickReadBack) {
                 Random random(81, uint64_t(shape.dim));
                 const KernelRows rows(key, kCount, &random, Flush::end);
                 const GuardedBuffer addresses = rows.rows(0, kCount, kCount),
-                                    scale_addresses = rows.scales(0, kCount, kCount);
-                GuardedBuffer scales = array(size_t(kCount * key.scales_stride()), NAN, Flush::end),
+                                    scale_addresses = rows.scales(0, kCount, padded);
+                GuardedBuffer scales = array(size_t(padded * key.scales_stride()), NAN, Flush::end),
                               tile = array(size_t(kCount * key.padded()), NAN, Flush::end);
                 if (kernels.rows) {
                     poisoned_call<jit::ScalesArgs>(
-                        kernels.scales, {scale_addresses.as<const char*>(), scales.as<float>(), kCount},
+                        kernels.scales, {scale_addresses.as<const char*>(), scales.as<float>(), padded},
                         Entry::nan);
                     poisoned_call<jit::PackArgs>(
                         kernels.rows,

@@ -129,9 +129,9 @@ private:
         const GuardedBuffer key_rows = keys_.rows(first, count, padded),
                             value_rows = values_.rows(first, count, count),
                             key_scales = keys_.scales(first, count, padded),
-                            value_scales = values_.scales(first, count, count);
+                            value_scales = values_.scales(first, count, padded);
         GuardedBuffer of_keys = array(size_t(padded * key_.scales_stride()), around.scratch, flush_),
-                      of_values = array(size_t(count * value_.scales_stride()), around.scratch, flush_);
+                      of_values = array(size_t(padded * value_.scales_stride()), around.scratch, flush_);
         if (pack_.key_scales)
             poisoned_call<jit::ScalesArgs>(pack_.key_scales,
                                            {address(key_scales), of_keys.as<float>(), padded}, around.entry);
@@ -140,7 +140,7 @@ private:
                                      around.entry);
         if (pack_.value_scales)
             poisoned_call<jit::ScalesArgs>(
-                pack_.value_scales, {address(value_scales), of_values.as<float>(), count}, around.entry);
+                pack_.value_scales, {address(value_scales), of_values.as<float>(), padded}, around.entry);
         poisoned_call<jit::PackArgs>(
             pack_.values, {address(value_rows), of_values.as<float>(), tile.values.as<float>(), count},
             around.entry);

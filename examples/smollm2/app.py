@@ -102,7 +102,7 @@ def answer_prompts(console, model, tokenizer, prompts, requests, make_cache, opt
 
 def show_comparison(console, model, tokenizer, make_cache, options) -> None:
     """Measures every cache format, prints the table and saves the picture."""
-    from .report import make_table, save_picture  # here, because answers alone need no matplotlib
+    from .report import make_table, save_json, save_picture  # here, because answers alone need no matplotlib
 
     began = time.perf_counter()
     with ProgressView(console) as progress:
@@ -118,6 +118,7 @@ def show_comparison(console, model, tokenizer, make_cache, options) -> None:
         f"Measured in {time.perf_counter() - began:.0f} s."
     )
     save_picture(scores, f"SmolLM2-135M-Instruct: {title}", PICTURE)
+    save_json(scores, f"SmolLM2-135M-Instruct, {title}", PICTURE.with_suffix(".json"))
     console.print(f"Picture: {_from_here(PICTURE)}", soft_wrap=True)
 
 

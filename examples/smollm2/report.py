@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import json
+import os
+import shlex
+import sys
 from pathlib import Path
 
 import matplotlib
@@ -54,6 +59,34 @@ def _differences(score: FormatScore, reference: FormatScore) -> tuple[str, str, 
         f"{score.text.logit_difference:.3f}",
         "yes" if everywhere else " ".join(map(str, same)),
     )
+
+
+def save_json(scores: list[FormatScore], title: str, path: Path) -> None:
+    """The same for programs; `./dev plots` reads it."""
+    formats = [
+        {
+            "name": score.name,
+            "bytes_per_token": score.bytes_per_token,
+            "perplexity": score.text.perplexity,
+            "logit_difference": score.text.logit_difference,
+            "tokens_per_second": score.decoding.tokens_per_second,
+            "attention_share": score.decoding.attention_share,
+        }
+        for score in scores
+    ]
+    cpus = Path("/proc/cpuinfo").read_text().splitlines()
+    processor = next((line.split(": ")[1] for line in cpus if line.startswith("model name")), "unknown")
+    now = datetime.datetime.now(datetime.timezone.utc)
+    result = {
+        "machine": f"{processor}, {len(os.sched_getaffinity(0))} processors",
+        "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "command": shlex.join(["./dev", "demo", *sys.argv[1:]]),
+        "model": title,
+        "tokens": scores[0].text.predicted,
+        "formats": formats,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def save_picture(scores: list[FormatScore], title: str, path: Path) -> None:

@@ -130,6 +130,7 @@ typedef struct quire_context_options {
     int64_t code_memory_limit; /* bytes of generated code kept by the context; 0: 64 MiB */
     quire_log_fn log;          /* NULL: stderr */
     void *log_user;
+    int32_t quiet;             /* 1: no lines of calls and plans, whatever QUIRE_VERBOSE says */
 } quire_context_options;
 
 /* options NULL: the defaults. The context outlives its plans: destroying it while plans exist only drops the
@@ -197,10 +198,17 @@ typedef struct quire_prediction {
 QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limits *limits,
                                          quire_prediction *prediction);
 
-/* Precision of the arithmetic; the reference is float64 attention over the dequantised cache. This version
- * runs all three as `highest`. */
+/* Precision of the arithmetic; the reference is float64 attention over the dequantised cache. A lower one is taken
+ * where it is faster, else a call runs at the next higher: quire_plan_explain says which ("precision").
+ *   highest  float32 throughout: errors at most twice those of a plain float32 attention
+ *   high     up to 8 query rows a kv head over codes of 8 or 4 bits: query and weights are 16-bit words (15
+ *            significant bits of the row's, and of 128 keys' largest), sums are of integers. Adds an RMS error below
+ *            1e-4 of the output's RMS on normal data (0.2 to 0.8e-4 seen), below 2.5e-4 where one of 64 channels of
+ *            the query or of the values is ten times larger (1 to 2e-4 seen)
+ *   medium   may round to 8 bits or bfloat16; this version runs it as `high`
+ * (tests/numerics_precision.cc) */
 typedef QUIRE_ENUM(quire_precision) {
-    QUIRE_PRECISION_HIGHEST = 0, /* float32 throughout */
+    QUIRE_PRECISION_HIGHEST = 0,
     QUIRE_PRECISION_HIGH = 1,
     QUIRE_PRECISION_MEDIUM = 2
 } quire_precision;
@@ -296,6 +304,8 @@ typedef struct quire_attention_args {
                              b * H + h, dropout_step) is less than rate * 2^32 */
     int64_t dropout_seed; /* any value */
     int64_t dropout_step; /* 0 to 2^32 - 1: another one gives another pattern */
+    const quire_tensor *attn_mask_slopes; /* F32 [H]: attn_mask is multiplied by it, head by head; -Inf hides all the
+                                             same. Not with a BOOL mask. NULL: 1 */
 } quire_attention_args;
 
 QUIRE_API quire_status quire_attention(const quire_plan *plan, const quire_attention_args *args);

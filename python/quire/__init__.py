@@ -10,6 +10,7 @@
     quire.transformers                  for models of Hugging Face transformers (imported apart)
     Context                             target and threads of calls, where not the default ones
     target_name, num_threads, explain   what calls run on, and how
+    predict                             how fast a call could be
 
 Arrays are NumPy's, or any with `__dlpack__` in CPU memory, as torch's. They are not copied; in-place ones are
 changed. Errors are `quire.Error`, a ValueError whose message names the argument, its value and the rule, and
@@ -24,6 +25,7 @@ nothing was written then. Calls release the GIL, and may come from many threads 
 """
 
 from . import directml, mindspore, onnx, pmx
+from ._predict import Prediction, predict
 from ._quire import (
     Context,
     Error,
@@ -43,6 +45,7 @@ from .int4 import pack_int4, unpack_int4
 __all__ = [
     "Context",
     "Error",
+    "Prediction",
     "__version__",
     "append",
     "attention",
@@ -55,6 +58,7 @@ __all__ = [
     "onnx",
     "pack_int4",
     "pmx",
+    "predict",
     "rotary_tables",
     "rotate",
     "target_name",

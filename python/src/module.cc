@@ -5,6 +5,7 @@
 #include "python/src/error.h"
 #include "python/src/operators.h"
 #include "python/src/output.h"
+#include "python/src/run.h"
 #include "python/src/tensor.h"
 
 namespace {
@@ -49,6 +50,7 @@ NB_MODULE(_quire, module) {
     module.def("_data_pointer", data_pointer);
     module.def("_bfloat16_bits", bfloat16_bits);
     bind_context(module);
+    bind_predict(module);
     bind_attention(module);
     bind_append(module);
     bind_rotate(module);

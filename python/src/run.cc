@@ -85,4 +85,45 @@ private:
 
 void run_slices(quire_run* run, int32_t count) { Slices(run, count).run_all(); }
 
+// ---- predictions ----
+
+namespace {
+
+thread_local Predicting* t_predicting = nullptr;
+
+// A list of (bytes, flops, bound, seconds), one for each call that `call()` made.
+nb::list predict(nb::handle call, double bytes_per_second, double flops_per_second) {
+    quire_limits limits{};
+    limits.struct_size = sizeof limits;
+    limits.bytes_per_second = bytes_per_second;
+    limits.flops_per_second = flops_per_second;
+    Predicting predicting(limits);
+    call();
+    static const char* const bounds[] = {"unknown", "memory", "compute"};
+    nb::list all;
+    for (const quire_prediction& p : predicting.taken())
+        all.append(nb::make_tuple(p.bytes, p.flops, bounds[p.bound], p.seconds));
+    return all;
+}
+
+}  // namespace
+
+Predicting::Predicting(const quire_limits& limits) : limits_(limits), outer_(t_predicting) {
+    t_predicting = this;
+}
+Predicting::~Predicting() { t_predicting = outer_; }
+Predicting* Predicting::of_this_thread() { return t_predicting; }
+
+void Predicting::take(quire_run* run) {
+    quire_prediction prediction{};
+    prediction.struct_size = sizeof prediction;
+    const quire_status status = quire_run_predict(run, &limits_, &prediction);
+    const std::string message = status == QUIRE_OK ? "" : quire_last_error();
+    quire_run_release(run);
+    if (status != QUIRE_OK) throw Error(message);
+    taken_.push_back(prediction);
+}
+
+void bind_predict(nb::module_& module) { module.def("_predict", predict); }
+
 }  // namespace quire_python

@@ -75,6 +75,7 @@ std::string Case::name() const {
     if (placement == Placement::pages) out << page_size;
     out << " layout" << layout << (flush == Flush::end ? "" : " flush:begin") << (spread ? " spread" : "")
         << (unaligned ? " unaligned" : "") << (clean ? " clean" : "");
+    if (precision != QUIRE_PRECISION_HIGHEST) out << " precision:" << precision;
     if (scale != 0) out << " scale:" << scale;
     if (causal) out << " causal";
     if (alibi) out << " alibi";
@@ -84,7 +85,8 @@ std::string Case::name() const {
     if (has_window) out << " window:" << window_left << "," << window_right;
     if (soft_cap != 0) out << " cap:" << soft_cap;
     if (mask_rank != 0)
-        out << " mask" << mask_rank << (mask_shared ? "shared:" : ":") << type_name(mask_type);
+        out << " mask" << mask_rank << (mask_shared ? "shared:" : ":") << type_name(mask_type)
+            << (mask_runs ? " runs" : "") << (has_slopes() ? " slopes" : "");
     if (tree) out << " tree";
     if (sinks) out << " sinks";
     if (decoding_batches != 0) out << " decoding:" << decoding_batches;
@@ -119,6 +121,7 @@ quire_attention_desc desc_of(const Case& c) {
     desc.type = c.type;
     desc.key_format = c.key_format;
     desc.value_format = c.value_format;
+    desc.precision = c.precision;
     desc.scale = c.scale;
     desc.is_causal = c.causal;
     desc.is_alibi = c.alibi;

@@ -1,0 +1,112 @@
+#include "bench/options.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <regex>
+#include <stdexcept>
+
+#include "bench/settings.h"
+
+namespace bench {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+    std::fprintf(stderr, "quire_bench: %s\n", message.c_str());
+    std::exit(2);
+}
+
+constexpr char kFooter[] =
+    "Without a name and without sizes every named workload is run. Sizes given with a name change the named\n"
+    "workloads; without one they make a workload of their own: decode of 32 heads, 8 kv heads of 128, over "
+    "32768\n"
+    "keys in int8, groups of 32. Every size takes a list (int8,int4), a range that doubles (1k..64k), or one "
+    "with\n"
+    "steps (1..8+1); all combinations are run.\n"
+    "Columns: ms is the median of the runs, spread that of their middle half; GB/s of the cache; shares are "
+    "of a\n"
+    "plain DRAM read, of the arithmetic's peak (float32 FMA, or integer products where the precision has "
+    "them) and\n"
+    "of the bound that quire_run_predict gives, all measured between the runs; memcpy: time of a memcpy of "
+    "the new\n"
+    "rows over that of append; cycles of a core a (token, kv head).\n"
+    "Other options --benchmark_... go to Google Benchmark (--benchmark_min_time=SECONDS).";
+
+std::vector<Workload> named(const std::string& filter) {
+    std::vector<Workload> found;
+    try {
+        const std::regex pattern(filter);
+        for (const Workload& workload : named_workloads())
+            if (std::regex_search(workload.name(), pattern)) found.push_back(workload);
+    } catch (const std::regex_error&) {
+        refuse("FILTER is \"" + filter + "\": must be a regular expression");
+    }
+    if (found.empty()) refuse("FILTER is \"" + filter + "\": no named workload matches; --list names them");
+    return found;
+}
+
+// All of them before the first is run: a long sweep does not end in a mistake.
+void refuse_impossible(const std::vector<Workload>& workloads) {
+    for (const Workload& workload : workloads) {
+        const std::string why = why_impossible(workload);
+        if (!why.empty()) refuse(workload.name() + ": " + why);
+    }
+}
+
+Workload usual() {
+    Workload workload;
+    workload.threads = thread_counts().back();
+    return workload;
+}
+
+}  // namespace
+
+Options parse_options(int argc, char** argv) {
+    Options options;
+    CLI::App app("Benchmarks of quire, against the limits that the machine has between the runs",
+                 "quire_bench");
+    app.footer(kFooter);
+    app.allow_extras();
+    std::string filter;
+    std::vector<std::string> sweep_texts;
+    std::map<const Setting*, std::string> given;
+    app.add_option("FILTER,--benchmark_filter", filter, "regular expression of names: decode/int8_g32/.*/t2");
+    app.add_flag("--list", options.list, "name the workloads, and run none");
+    app.add_flag("--once", options.once,
+                 "run each workload once and time nothing: for counting instructions");
+    app.add_flag("--model", options.model, "what quire_run_predict says beside each time");
+    app.add_option("--json", options.json, "write machine, limits and results here; -: stdout");
+    app.add_option("--csv", options.csv, "write the results here; -: stdout");
+    app.add_option("--sweep", sweep_texts, "NAME=VALUES, NAME a size: kv-len=1k..64k")
+        ->allow_extra_args(false);
+    for (const Setting& setting : settings())
+        app.add_option("--" + std::string(setting.name), given[&setting], setting.help)->group("Sizes");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& asked) {
+        std::exit(app.exit(asked));
+    } catch (const CLI::ParseError& error) {
+        refuse(error.what());
+    }
+    for (const std::string& extra : app.remaining()) {
+        if (extra.rfind("--benchmark_", 0) != 0) refuse(extra + ": unknown; --help lists the options");
+        options.google.push_back(extra);
+    }
+    for (int i = 0; i < argc; ++i) options.command += (i ? " " : "") + std::string(argv[i]);
+
+    try {
+        std::vector<Sweep> sweeps;
+        for (const Setting& setting : settings())
+            if (!given[&setting].empty()) sweeps.push_back(make_sweep(setting, given[&setting]));
+        for (const std::string& text : sweep_texts) sweeps.push_back(parse_sweep(text));
+        const bool own = filter.empty() && !sweeps.empty();
+        options.workloads = combined(own ? std::vector<Workload>{usual()} : named(filter), sweeps);
+    } catch (const std::invalid_argument& wrong) {
+        refuse(wrong.what());
+    }
+    if (!options.list) refuse_impossible(options.workloads);
+    return options;
+}
+
+}  // namespace bench

@@ -1,0 +1,76 @@
+#include "bench/table.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "bench/report.h"
+
+namespace bench {
+namespace {
+
+// From so many workloads on, rows say which one of how many they are.
+constexpr size_t kLong = 10;
+
+std::string percent(double share) {
+    char text[16] = "-";
+    if (share > 0) std::snprintf(text, sizeof text, "%.0f %%", share * 100);
+    return text;
+}
+
+std::string fixed(const char* format, double value) {
+    char text[32] = "-";
+    if (value > 0) std::snprintf(text, sizeof text, format, value);
+    return text;
+}
+
+const char* bound_name(quire_bound bound) {
+    switch (bound) {
+        case QUIRE_BOUND_MEMORY: return "memory";
+        case QUIRE_BOUND_COMPUTE: return "compute";
+        default: return "-";
+    }
+}
+
+}  // namespace
+
+void Table::print_titles() {
+    titled_ = true;
+    std::fprintf(out_, "%-40s %10s %7s %7s %8s %6s %6s %6s %7s %7s", "workload", "ms", "spread", "GB/s",
+                 "GFLOP/s", "DRAM", "peak", "bound", "memcpy", "cycles");
+    if (with_model_) std::fprintf(out_, " %12s %8s", "predicted ms", "bound by");
+    std::fprintf(out_, "\n");
+}
+
+void Table::begin(const std::string& name) {
+    if (name == current_) return;  // Google Benchmark begins a workload several times
+    current_ = name;
+    if (!isatty(STDERR_FILENO)) return;
+    const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+    std::string left;
+    if (done_ > 0)
+        left = ", about " + fixed("%.0f", passed / double(done_) * double(count_ - done_)) + " s left";
+    std::fprintf(stderr, "\r\033[K[%zu/%zu] %s%s", done_ + 1, count_, name.c_str(), left.c_str());
+}
+
+void Table::ReportRuns(const std::vector<Run>& runs) {
+    if (isatty(STDERR_FILENO)) std::fprintf(stderr, "\r\033[K");
+    if (!titled_) print_titles();
+    ++done_;
+    const Result& r = result_of(current_);
+    std::string name = current_;
+    if (runs.size() > 1) name += " (last of " + std::to_string(runs.size()) + ")";
+    std::fprintf(
+        out_, "%-40s %10s %7s %7s %8s %6s %6s %6s %7s %7s", name.c_str(), fixed("%.4g", r.time_ms).c_str(),
+        percent(r.spread).c_str(), fixed("%.2f", r.cache_gb_per_s).c_str(),
+        fixed("%.1f", r.gflop_per_s).c_str(), percent(r.dram_share).c_str(), percent(r.peak_share).c_str(),
+        percent(r.roofline_share).c_str(), percent(r.memcpy_share).c_str(), fixed("%.1f", r.cycles).c_str());
+    if (with_model_)
+        std::fprintf(out_, " %12s %8s", fixed("%.4g", r.predicted.seconds * 1e3).c_str(),
+                     bound_name(r.predicted.bound));
+    if (count_ >= kLong) std::fprintf(out_, "  [%zu/%zu]", done_, count_);
+    std::fprintf(out_, "\n");
+    std::fflush(out_);
+}
+
+}  // namespace bench

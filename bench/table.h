@@ -1,0 +1,32 @@
+// The console: a row a workload, and on a terminal what is being measured and how long it may take.
+#pragma once
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <cstdio>
+
+namespace bench {
+
+class Table : public benchmark::BenchmarkReporter {
+public:
+    // count: workloads. with_model: what quire_run_predict said stands beside the times.
+    Table(std::FILE* out, size_t count, bool with_model)
+        : out_(out), count_(count), with_model_(with_model) {}
+    bool ReportContext(const Context&) override { return true; }
+    void ReportRuns(const std::vector<Run>& runs) override;
+    // Before a workload is measured.
+    void begin(const std::string& name);
+
+private:
+    void print_titles();
+
+    std::FILE* const out_;
+    const size_t count_;
+    const bool with_model_;
+    bool titled_ = false;
+    size_t done_ = 0;
+    std::string current_;
+    const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace bench

@@ -1,0 +1,126 @@
+// The emitter's 16-bit words: bytes widened to them, and dot products that add pairs of them into int32
+// lanes.
+#include "jit/emitter.h"
+
+namespace quire::jit {
+
+void Emitter::load_raw(const Vec& v, const RegExp& at, int n) {
+    if (n == vec_bytes()) return vmovups(v, ptr[at]);
+    if (is_512()) {
+        set_mask(k1, n);
+        return vmovdqu8(v | k1 | T_z, ptr[at]);
+    }
+    if (n <= 16) return load_bytes(v, at, n);
+    Temp rest(*this, "raw.rest");
+    load_bytes(rest, at + 16, n - 16);
+    vmovdqu(Xbyak::Xmm(v.getIdx()), ptr[at]);
+    vinserti128(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), Xbyak::Xmm((*rest).getIdx()), 1);
+}
+
+void Emitter::load_raw(const Vec& v, const RegExp& low, const RegExp& high) {
+    vmovups(Xbyak::Ymm(v.getIdx()), ptr[low]);
+    vinserti64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), ptr[high], 1);
+}
+
+void Emitter::load_words(const Vec& v, const RegExp& at, int n) {
+    if (n == 2 * lanes()) return vpmovsxbw(v, ptr[at]);
+    load_bytes(v, at, n);
+    vpmovsxbw(v, half_of(v));
+}
+
+void Emitter::load_words(const Vec& v, const RegExp& low, const RegExp& high) {
+    const Xbyak::Ymm y(v.getIdx());
+    vmovups(Xbyak::Xmm(v.getIdx()), ptr[low]);
+    vinserti32x4(y, y, ptr[high], 1);
+    vpmovsxbw(v, y);
+}
+
+void Emitter::load_word_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n) {
+    Temp other(*this, "pairs.other");
+    const Xbyak::Xmm a(v.getIdx()), b((*other).getIdx());
+    load_bytes(v, first, n);
+    load_bytes(other, second, n);
+    if (is_512() && n > 8) {
+        Temp upper(*this, "pairs.upper");
+        const Xbyak::Xmm high((*upper).getIdx());
+        vpunpckhbw(high, a, b);
+        vpunpcklbw(a, a, b);
+        vinserti32x4(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), high, 1);
+    } else {
+        vpunpcklbw(a, a, b);
+    }
+    vpmovsxbw(v, half_of(v));
+}
+
+// ymm: bytes are interleaved before they are widened, zmm: words after, within 128 bits.
+void Emitter::load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n) {
+    Temp other(*this, "pairs.other");
+    if (is_512()) {
+        load_words(a, first, n);
+        load_words(other, second, n);
+        vpunpckhwd(b, a, other);
+        return vpunpcklwd(a, a, other);
+    }
+    const Xbyak::Xmm x(a.getIdx()), y(b.getIdx()), z((*other).getIdx());
+    load_bytes(a, first, n);
+    load_bytes(other, second, n);
+    vpunpckhbw(y, x, z);
+    vpunpcklbw(x, x, z);
+    vpmovsxbw(a, x);
+    vpmovsxbw(b, y);
+}
+
+int Emitter::pair_byte(int which, int lane) const {
+    return is_512() ? lane / 4 * 8 + which * 4 + lane % 4 : which * 8 + lane;
+}
+
+void Emitter::restore_pairs(const Vec& a, const Vec& b) {
+    if (is_512()) interleave(a, b, 4);
+}
+
+void Emitter::dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {
+    if (target_.vnni) return vpdpwssd(acc, a, b, is_512() ? Xbyak::EvexEncoding : Xbyak::VexEncoding);
+    Temp products(*this, "dot.products");
+    vpmaddwd(products, a, b);
+    vpaddd(acc, acc, products);
+}
+
+void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high) {
+    vpslld(high, high, 16);
+    if (!is_512()) return vpblendw(d, high, low, 0x55);
+    constexpr int kFirstOrBoth = 0xf8;  // high | (low & mask)
+    vpternlogd(high, low, splat_bits(0xffff), kFirstOrBoth);
+    vmovups(d, high);
+}
+
+void Emitter::interleave(const Vec& even, const Vec& odd, int run) {
+    Temp low(*this, "interleave.low");
+    if (is_512()) {
+        std::vector<uint32_t> first, second;
+        for (int i = 0; i < 16; ++i) {
+            const int block = i / run, from = block / 2 * run + i % run + block % 2 * 16;
+            first.push_back(uint32_t(from));
+            second.push_back(uint32_t(from + 8));
+        }
+        vmovups(low, constant(first));
+        vpermi2ps(low, even, odd);
+        Temp high(*this, "interleave.high");
+        vmovups(high, constant(second));
+        vpermi2ps(high, even, odd);
+        vmovups(odd, high);
+        vmovups(even, low);
+        return;
+    }
+    const Xbyak::Ymm e(even.getIdx()), o(odd.getIdx()), l((*low).getIdx());
+    vunpcklps(l, e, o);
+    vunpckhps(o, e, o);
+    vperm2f128(e, l, o, 0x20);
+    vperm2f128(o, l, o, 0x31);
+}
+
+Xbyak::Xmm Emitter::narrow(const Vec& v, int n) const {
+    const auto kind = n <= 4 ? Xbyak::Operand::XMM : n <= 8 ? Xbyak::Operand::YMM : Xbyak::Operand::ZMM;
+    return Xbyak::Xmm(kind, v.getIdx());
+}
+
+}  // namespace quire::jit

@@ -1,0 +1,55 @@
+// Decode: output rows += probabilities * value rows of a block. The frame of the kernel: passes over part of
+// the output each, in registers; the arithmetic is a subclass's.
+#pragma once
+#include <vector>
+
+#include "jit/args.h"
+#include "jit/emitter.h"
+#include "jit/prefetch.h"
+
+namespace quire::jit {
+
+// for each pass over R' of the query rows and W vectors of the value row:     emit_pass
+//   acc[r][w] = output[r][w] * rescale[r], or 0                               emit_begin
+//   for key in 0..count step kUnroll:
+//     prefetch some of this pass's share of the next block                    emit_prefetches
+//     acc[r][w] += weights of these keys * their values                       emit_turn
+//   output[r][w] = what acc[r][w] makes of it                                 emit_end
+class PvPasses : public Emitter {
+protected:
+    // Keys of one turn of the loop: what is not arithmetic is shared by them.
+    static constexpr int kUnroll = 4;
+    static_assert(kKeyPadding % kUnroll == 0);
+
+    struct Pass {
+        int row, rows, vec, width;
+        int prefetch_begin, prefetch_end;  // rows of the next block
+    };
+
+    explicit PvPasses(const RowKey& key) : Emitter(*key.target), key_(key), prefetch_(*this, key) {}
+    void generate();
+
+    virtual int rows_a_pass() const = 0;
+    virtual int widest(int rows) const = 0;  // W
+    virtual int step() const { return 1; }   // of W
+    virtual int turn_bytes() const = 0;      // of the weights
+    virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
+    virtual void emit_turn(const std::vector<Vec>& acc, const Pass& pass) = 0;
+    virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;
+
+    RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
+
+    const RowKey key_;
+    Prefetch prefetch_;
+    const Gpr prefetch_end_ = gpr("prefetch end"), output_ = gpr("output"), weights_ = gpr("weights"),
+              rows_ = gpr("rows"), scales_ = gpr("scales"), rescale_ = gpr("rescale"), count_ = gpr("count"),
+              row_ = gpr("row");
+
+private:
+    void emit_passes(int row, int rows);
+    void emit_pass(const Pass& pass);
+    void emit_prefetches(const Pass& pass);
+    static bool prefetches(const Pass& pass) { return pass.prefetch_begin < pass.prefetch_end; }
+};
+
+}  // namespace quire::jit

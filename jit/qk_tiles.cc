@@ -1,0 +1,93 @@
+#include "jit/qk_tiles.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace quire::jit {
+
+void QkTiles::generate() {
+    begin();
+    mov(query_, ptr[args() + offsetof(QkArgs, query)]);
+    mov(rows_, ptr[args() + offsetof(QkArgs, rows)]);
+    prefetch_.set(args() + offsetof(QkArgs, next), 0);
+    mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
+    mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
+    mov(count_, ptr[args() + offsetof(QkArgs, count)]);
+    const int tokens = tile();
+    for (int t = 0; t < tokens; ++t) row_.push_back(gpr("row" + std::to_string(t)));
+    emit_tiles(tokens);
+    if (kKeyPadding % tokens != 0) {
+        Label none;
+        test(count_, count_);
+        jz(none, T_NEAR);
+        emit_tiles(1);
+        L(none);
+    }
+    end();
+}
+
+void QkTiles::emit_tiles(int tokens) {
+    stage("tiles of " + std::to_string(tokens) + " keys");
+    Label each_tile;
+    L(each_tile);
+    for (int t = 0; t < tokens; ++t) mov(row_[size_t(t)], ptr[rows_ + 8 * t]);
+    const std::vector<Vec> acc = vecs("acc", key_.rows * tokens);
+    for (const Vec& v : acc) zero(v);
+    for (int part = 0; part < parts(); ++part) {
+        emit_prefetches(tokens, part);
+        emit_products(acc, tokens, part);
+    }
+    emit_sums(acc, tokens);
+    free(acc);
+    add(rows_, 8 * tokens);
+    prefetch_.move(tokens);
+    add(scales_, key_.scales_stride() * 4 * tokens);
+    add(scores_, 4 * tokens);
+    sub(count_, tokens);
+    cmp(count_, tokens);
+    jge(each_tile, T_NEAR);
+}
+
+void QkTiles::emit_prefetches(int tokens, int part) {
+    const int lines = prefetch_.lines(), total = tokens * lines;
+    for (int i = part * total / parts(); i < (part + 1) * total / parts(); ++i)
+        prefetch_.line(i / lines, i % lines);
+}
+
+// Eight accumulators at a time, or four; where fewer are left, any register fills up.
+void QkTiles::emit_sums(const std::vector<Vec>& acc, int tokens) {
+    stage("sums");
+    const int total = int(acc.size());
+    Temp spare(*this, "spare");
+    for (int first = 0; first < total;) {
+        Vec v[8];
+        for (int i = 0; i < 8; ++i) v[i] = first + i < total ? acc[size_t(first + i)] : *spare;
+        const int step = total - first > 4 ? 8 : 4;
+        step == 8 ? sum_eight(v) : sum_four(v[0], v[0], v[1], v[2], v[3]);
+        for (int i = 0; i < std::min(step, total - first); i += 4) {
+            const Xbyak::Xmm sums(v[i].getIdx());
+            emit_factors(sums, first + i, tokens);
+            emit_store_sums(sums, first + i, std::min(4, total - first - i), tokens);
+        }
+        first += step;
+    }
+}
+
+// Sums of the accumulators first .. first + n: runs of keys of one row are stored at once.
+void QkTiles::emit_store_sums(const Xbyak::Xmm& sums, int first, int n, int tokens) {
+    for (int i = 0; i < n;) {
+        const int row = (first + i) / tokens, key = (first + i) % tokens;
+        const int run = std::min(n - i, tokens - key);
+        const RegExp to = scores_ + (row * kBlock + key) * 4;
+        const int stored = run >= 4 ? 4 : run >= 2 && i % 2 == 0 ? 2 : 1;
+        if (stored == 4)
+            vmovups(ptr[to], sums);
+        else if (stored == 2)
+            i == 0 ? vmovlps(ptr[to], sums) : vmovhps(ptr[to], sums);
+        else
+            i == 0 ? vmovss(ptr[to], sums) : vextractps(ptr[to], sums, uint8_t(i));
+        i += stored;
+    }
+}
+
+}  // namespace quire::jit

@@ -1,0 +1,43 @@
+// Decode: scores of R query rows against a block of key rows. The frame of the kernel; the arithmetic of its
+// products is a subclass's.
+#pragma once
+#include <vector>
+
+#include "jit/args.h"
+#include "jit/emitter.h"
+#include "jit/prefetch.h"
+
+namespace quire::jit {
+
+// for key in 0..count step T, what is left one by one:                       emit_tiles
+//   for each part of the row:
+//     prefetch its share of T rows of the next block                         emit_prefetches
+//     acc[r][t] += lane by lane query[r] * rows[key + t]                     emit_products
+//   scores[r][key + t] = sum of the lanes of acc[r][t]                       emit_sums
+class QkTiles : public Emitter {
+protected:
+    explicit QkTiles(const RowKey& key) : Emitter(*key.target), key_(key), prefetch_(*this, key) {}
+    void generate();
+
+    virtual int tile() const = 0;   // T: 1, 2, 3, 4 or 6
+    virtual int parts() const = 0;  // of a row
+    virtual void emit_products(const std::vector<Vec>& acc, int tokens, int part) = 0;
+    // What is done to four sums, of the accumulators first .. first + 3 of r * tokens + t.
+    virtual void emit_factors(const Xbyak::Xmm& sums, int first, int tokens) = 0;
+
+    RegExp scales_of(int token) const { return scales_ + token * key_.scales_stride() * 4; }
+
+    const RowKey key_;
+    Prefetch prefetch_;
+    const Gpr query_ = gpr("query"), rows_ = gpr("rows"), scales_ = gpr("scales"), scores_ = gpr("scores"),
+              count_ = gpr("count");
+    std::vector<Gpr> row_;
+
+private:
+    void emit_tiles(int tokens);
+    void emit_prefetches(int tokens, int part);
+    void emit_sums(const std::vector<Vec>& acc, int tokens);
+    void emit_store_sums(const Xbyak::Xmm& sums, int first, int n, int tokens);
+};
+
+}  // namespace quire::jit

@@ -1,0 +1,15 @@
+// Where `high` and `medium` run on integer words (jit/word_loader.h) and where they gain nothing by it.
+#pragma once
+#include "jit/kernel_key.h"
+#include "src/problem.h"
+
+namespace quire {
+
+// Of decode kernels: by format, target, head size and the rows that share a key.
+bool words_pay_for_keys(const jit::RowKey& keys);
+bool words_pay_for_values(const jit::RowKey& values);
+
+// A line for the plan's notes: what runs at which precision; empty for `highest`.
+std::string precision_note(const AttentionSpec& spec, const Target& target);
+
+}  // namespace quire

@@ -1,0 +1,104 @@
+// What quire.h promises of `high` and `medium`: the RMS error that they add, of the RMS of the output, over
+// normal data, and where a few channels of the query or of the values are much larger than the others.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/accuracy.h"
+
+namespace quire::test {
+namespace {
+
+enum class Data { normal, large_query_channels, large_value_channels };
+
+Case decode_case(const quire_format& format, int head_size) {
+    Case c;
+    c.H = 8;
+    c.Hk = 2;
+    c.D = c.Dv = head_size;
+    c.key_format = c.value_format = format;
+    c.placement = Placement::pages;
+    c.page_size = 128;
+    c.sequences = {{1, 700}, {1, 1500}};
+    return c;
+}
+
+// One of 64 channels ten times larger.
+void enlarge(const Case& c, Data data, Tensors* tensors) {
+    if (data == Data::large_query_channels) {
+        for (int64_t token = 0; token < c.n(); ++token)
+            for (int h = 0; h < c.H; ++h)
+                for (int d = 3; d < c.D; d += 64) {
+                    const char* at = element(tensors->query_view, token, h);
+                    store_number(c.type, const_cast<char*>(at), d, 10 * load_number(c.type, at, d));
+                }
+        return;
+    }
+    Random random(77);
+    for (int64_t b = 0; data == Data::large_value_channels && b < c.B(); ++b)
+        for (int64_t t = 0; t < c.sequences[size_t(b)].keys; ++t)
+            for (int head = 0; head < c.Hk; ++head) {
+                std::vector<float> row(size_t(c.Dv));
+                for (float& x : row) x = random.normal();
+                for (int d = 3; d < c.Dv; d += 64) row[size_t(d)] *= 10;
+                tensors->value.store(tensors->slot(b, t), head, row);
+            }
+}
+
+// RMS of the difference of two lists, of the RMS of the second.
+double share(const std::vector<float>& got, const std::vector<double>& exact) {
+    double squares = 0, all = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+        squares += (double(got[i]) - exact[i]) * (double(got[i]) - exact[i]);
+        all += exact[i] * exact[i];
+    }
+    return std::sqrt(squares / all);
+}
+
+double error(const quire_format& format, int head_size, quire_precision precision, Data data,
+             const Target& target) {
+    Case c = decode_case(format, head_size);
+    c.precision = precision;
+    Tensors tensors(c);
+    enlarge(c, data, &tensors);
+    Way way;
+    way.target = target.name;
+    const Outcome got = run(tensors, way);
+    if (got.output.empty()) return INFINITY;
+    return share(got.output, expect(tensors).exact.output);
+}
+
+std::vector<quire_format> formats() {
+    return {quantised(QUIRE_INT8, 8, QUIRE_F16),
+            quantised(QUIRE_INT8, 32, QUIRE_F16),
+            quantised(QUIRE_INT8, 64, QUIRE_F32),
+            quantised(QUIRE_INT4, 8, QUIRE_F16),
+            quantised(QUIRE_INT4, 32, QUIRE_F16),
+            plain_format(QUIRE_Q8_0),
+            plain_format(QUIRE_Q4_0)};
+}
+
+void check(const std::vector<const Target*>& on, const std::vector<int>& head_sizes) {
+    int lower = 0;
+    for (const Target* target : on)
+        for (const quire_format& format : formats())
+            for (const int head_size : head_sizes)
+                for (const Data data :
+                     {Data::normal, Data::large_query_channels, Data::large_value_channels}) {
+                    const double high = error(format, head_size, QUIRE_PRECISION_HIGH, data, *target);
+                    const double medium = error(format, head_size, QUIRE_PRECISION_MEDIUM, data, *target);
+                    const std::string name = std::string(target->name) + " " + format_name(format) + " D" +
+                                             std::to_string(head_size) + " data " + std::to_string(int(data));
+                    EXPECT_LT(high, data == Data::normal ? 1e-4 : 2.5e-4) << name;
+                    const bool is_int4 = format.type == QUIRE_INT4 || format.type == QUIRE_Q4_0;
+                    EXPECT_LT(medium, data == Data::normal ? (is_int4 ? 0.016 : 0.007) : 0.015) << name;
+                    lower += high > 3e-6;  // float32 is below
+                }
+    EXPECT_GT(lower, 0) << "none of them ran at a lower precision";
+}
+
+TEST(NumericsPrecision, EveryTarget) { check(jit_targets(), {64, 128}); }
+TEST(NumericsPrecision, Quick) { check({&best_target()}, {64}); }
+
+}  // namespace
+}  // namespace quire::test
