@@ -129,11 +129,17 @@ struct TilePvArgs {
 
 // ---- append and merge ----
 
+struct AppendRow {
+    const char* input;       // [D] of the input's type
+    char* row;               // cache row, written; may be the input where the format is not quantised
+    char* scales;            // [D / G], written; not used where the format has none
+    const float *cos, *sin;  // [R / 2] of the token's position; kernels with a rotary embedding only
+};
+
 struct AppendArgs {
-    const char* input;  // [D] of the input's type
-    char* row;          // cache row, written
-    char* scales;       // [D / G], written; null where the format has none
-    int8_t* codes;      // [D] scratch, int4 only
+    const AppendRow* rows;  // [count]
+    int64_t count;          // at least 1
+    float* scratch;         // AppendKey::scratch_floats()
 };
 
 struct MergeArgs {               // out = sum over states of weight * state, in order

@@ -77,6 +77,8 @@ public:
     void store_f32(const RegExp& at, const Vec& v, int n);
     // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on.
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
+    // n floats, each in two lanes that follow each other.
+    void load_twice(const Vec& v, const RegExp& at, int n);
     // n numbers of `type` (F32, F16, BF16), converted.
     void load_number(quire_type type, const Vec& v, const RegExp& at, int n);
     // v is changed.
@@ -147,6 +149,8 @@ public:
     Xbyak::Xmm narrow(const Vec& v, int n) const;
 
     // ---- across lanes ----
+    // Lane i of d is lane i ^ distance (1, 2, 4, with 16 lanes also 8) of s.
+    void swap_lanes(const Vec& d, const Vec& s, int distance);
     enum class Fold { sum, max };
     void fold(Fold op, const Vec& v);  // every lane gets the result
     // d (low four lanes) = {sum a, sum b, sum c, sum e}; clobbers its sources. d may be a.

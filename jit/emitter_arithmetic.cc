@@ -127,6 +127,19 @@ void Emitter::store_half(const RegExp& at, const Vec& v, int half) {
 
 // ---- across lanes ----
 
+void Emitter::swap_lanes(const Vec& d, const Vec& s, int distance) {
+    const Xbyak::Ymm y(d.getIdx());
+    const Xbyak::Zmm z(d.getIdx());
+    switch (distance) {
+        case 1: return vpermilps(d, s, 0xb1);
+        case 2: return vpermilps(d, s, 0x4e);
+        case 4:
+            return is_512() ? vshuff32x4(z, Xbyak::Zmm(s.getIdx()), s, 0xb1)
+                            : vperm2f128(y, Xbyak::Ymm(s.getIdx()), s, 0x01);
+        default: return vshuff32x4(z, Xbyak::Zmm(s.getIdx()), s, 0x4e);
+    }
+}
+
 void Emitter::fold_step(Fold op, const Vec& v, const Vec& moved) {
     op == Fold::sum ? vaddps(v, v, moved) : vmaxps(v, v, moved);
 }

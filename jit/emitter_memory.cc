@@ -37,6 +37,16 @@ void Emitter::load_permuted(const Vec& v, const RegExp& at, const std::vector<ui
     vpermps(wide, wide, ptr[at]);
 }
 
+void Emitter::load_twice(const Vec& v, const RegExp& at, int n) {
+    if (n == lanes() / 2) {
+        vpmovzxdq(v, ptr[at]);
+    } else {
+        load_f32(v, at, n);
+        vpmovzxdq(v, half_of(v));
+    }
+    vmovsldup(v, v);
+}
+
 void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index) {
     const int low = index.front(), count = index.back() - low + 1;
     if (count == 1) return vbroadcastss(v, ptr[at + low * 4]);

@@ -3,6 +3,7 @@
 #include <exception>
 #include <new>
 
+#include "src/cache_memory.h"
 #include "src/ops/explain.h"
 #include "src/ops/verbose.h"
 
@@ -254,6 +255,36 @@ quire_status quire_append(const quire_plan* plan, const quire_append_args* args)
 
 quire_status quire_prepare_append(const quire_plan* plan, const quire_append_args* args, quire_run** run) {
     return prepare_only(plan, args, Operator::append, prepare_append, run);
+}
+
+void quire_rotate_desc_init(quire_rotate_desc* desc) {
+    *desc = {};
+    desc->struct_size = sizeof *desc;
+    desc->type = QUIRE_F32;
+}
+
+quire_status quire_rotate_plan(quire_context* context, const quire_rotate_desc* desc, quire_plan** plan) {
+    return plan_for(context, desc, plan, Operator::rotate, make_rotate_operator);
+}
+
+quire_status quire_rotate(const quire_plan* plan, const quire_rotate_args* args) {
+    return run_now(plan, args, Operator::rotate, prepare_rotate);
+}
+
+quire_status quire_prepare_rotate(const quire_plan* plan, const quire_rotate_args* args, quire_run** run) {
+    return prepare_only(plan, args, Operator::rotate, prepare_rotate, run);
+}
+
+quire_status quire_rotary_tables(double theta_base, const quire_tensor* cos, const quire_tensor* sin) {
+    return guarded([&] { return fill_rotary_tables(theta_base, cos, sin); });
+}
+
+quire_status quire_cache_alloc(size_t bytes, void** memory) {
+    return guarded([&] { return allocate_cache_memory(bytes, memory); });
+}
+
+quire_status quire_cache_free(void* memory, size_t bytes) {
+    return guarded([&] { return free_cache_memory(memory, bytes); });
 }
 
 quire_status quire_merge_states(quire_context* context, const quire_tensor* output_a,

@@ -105,7 +105,7 @@ void Run::start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
     append_plan_ = append_plan;
     attention_plan_ = attention_plan;
     read_plan_ = read_plan;
-    scratch_floats_ = append_plan ? size_t(std::max(append_plan->spec.D, append_plan->spec.Dv)) / 4 + 32 : 0;
+    scratch_floats_ = append_plan ? scratch_floats(*append_plan) : 0;
     if (read_plan) {
         reader_.build(*read_plan, read);
         scratch_floats_ = std::max(scratch_floats_, scratch_floats(*read_plan));
@@ -141,7 +141,7 @@ void Run::count_parts() {
 
 int64_t Run::phase_items(int phase) const {
     switch (phase) {
-        case kAppend: return append_plan_ ? append.n : 0;
+        case kAppend: return append_plan_ ? append_items(*append_plan_, append) : 0;
         case kInputs: return items_of(inputs);
         case kCopies: return items_of(copies);
         case kRead: return read_plan_ ? reader_.items() : 0;
@@ -159,7 +159,7 @@ void Run::prepare_worker(int worker) {
 
 void Run::run_item(int phase, int64_t index, int worker) {
     Scratch& scratch = *scratch_[worker];
-    if (phase == kAppend) return append_token(index, scratch);
+    if (phase == kAppend) return append_item(*append_plan_, append, index, scratch);
     if (phase == kInputs || phase == kOutputs)
         return run_item_of(phase == kInputs ? inputs : outputs, index,
                            [&](const Projection& p, int64_t item) { p.run_item(item, scratch); });
@@ -192,32 +192,6 @@ void Run::attend_item(const Item& item, Scratch& scratch) {
         attend_rows(plan, attention, item, scratch, states_);
     } else {
         attend_tiles(plan, attention, item, scratch, states_);
-    }
-}
-
-void Run::append_token(int64_t token, Scratch& scratch) {
-    const AppendProblem& p = append;
-    int64_t low = 0, high = p.B;  // the sequence: begin(b) <= token < begin(b + 1)
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        (p.queries_at.begin(middle) <= token ? low : high) = middle;
-    }
-    const int64_t b = low, i = token - p.queries_at.begin(b);
-    const int64_t from = p.row_of(b, i), row = p.cache.row(b, p.start_pos(b) + i);
-    scratch.reset();
-    int8_t* codes = scratch.array<int8_t>(size_t(std::max(p.spec->D, p.spec->Dv)) + 16);
-    for (int h = 0; h < p.spec->Hk; ++h) {
-        if (!append_plan_->key) {
-            portable::append_row(p, b, i, h);
-            continue;
-        }
-        const CacheView& cache = p.cache;
-        const auto store = [&](const jit::Kernel<jit::AppendArgs>& kernel, const RowView& tokens,
-                               const RowView& rows, const RowView& scales) {
-            kernel({tokens.at(b, from, h), rows.at(b, row, h), scales.at(b, row, h), codes});
-        };
-        store(append_plan_->key, p.new_key, cache.key, cache.key_scale);
-        store(append_plan_->value, p.new_value, cache.value, cache.value_scale);
     }
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/attend.h"
+#include "src/append.h"
 #include "src/copy.h"
 #include "src/plan.h"
 #include "src/project.h"
@@ -98,7 +98,6 @@ public:
     static void release(std::unique_ptr<Run> run);
 
 private:
-    void append_token(int64_t token, Scratch& scratch);
     void attend_item(const Item& item, Scratch& scratch);
     void map_mask();
     void count_parts();

@@ -74,19 +74,20 @@ Status make_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     return {};
 }
 
-Status make_append_plan(const AppendSpec& spec, const Target& target, jit::CodeCache& cache, AppendPlan* plan,
-                        std::string* notes) {
+Status make_append_plan(const char* name, const AppendSpec& spec, const Target& target, jit::CodeCache& cache,
+                        AppendPlan* plan, std::string* notes) {
     return select_target(
-        "append", target,
+        name, target,
         [&](const Target& t) -> Status {
             *plan = AppendPlan();
             plan->spec = spec;
             plan->target = &t;
             if (!t.jit()) return {};
-            const jit::AppendKey key{&t, spec.type, spec.key_format, spec.D};
-            const jit::AppendKey value{&t, spec.type, spec.value_format, spec.Dv};
+            const jit::AppendKey key{&t, spec.type, spec.key_format, spec.D, spec.key_rotation};
+            const jit::AppendKey value{&t, spec.type, spec.value_format, spec.Dv, spec.value_rotation};
+            plan->kernel_floats = size_t(std::max(key.scratch_floats(), value.scratch_floats()));
             QUIRE_TRY(make_append_kernel(cache, key, &plan->key));
-            return make_append_kernel(cache, value, &plan->value);
+            return spec.Dv == 0 ? Status() : make_append_kernel(cache, value, &plan->value);
         },
         notes);
 }

@@ -39,7 +39,8 @@ struct AttentionPlan {
 struct AppendPlan {
     AppendSpec spec{};
     const Target* target = nullptr;
-    jit::Kernel<jit::AppendArgs> key, value;
+    jit::Kernel<jit::AppendArgs> key, value;  // value: empty where there are none (Dv 0)
+    size_t kernel_floats = 0;                 // scratch of either
 };
 
 struct ReadPlan {
@@ -53,8 +54,9 @@ struct ReadPlan {
 // `notes` gets a line for every choice and every candidate that declined.
 Status make_attention_plan(const AttentionSpec& spec, const Target& target, jit::CodeCache& cache,
                            AttentionPlan* plan, std::string* notes);
-Status make_append_plan(const AppendSpec& spec, const Target& target, jit::CodeCache& cache, AppendPlan* plan,
-                        std::string* notes);
+// `name`: of the part in the notes.
+Status make_append_plan(const char* name, const AppendSpec& spec, const Target& target, jit::CodeCache& cache,
+                        AppendPlan* plan, std::string* notes);
 Status make_read_plan(const ReadSpec& spec, const Target& target, jit::CodeCache& cache, ReadPlan* plan,
                       std::string* notes);
 

@@ -25,6 +25,16 @@ double score(const AttentionProblem& p, const std::vector<float>& query, std::ve
     return s + double(added);
 }
 
+// A rotated row is float32 from there on.
+void store_row(quire_type type, const Rotation& rotation, const Rotary::Row& angles, int dim,
+               const void* numbers, const quire_format& format, void* row, void* scales) {
+    if (!rotation) return encode_row(format, dim, type, numbers, row, scales);
+    std::vector<float> values;
+    for (int d = 0; d < dim; ++d) values.push_back(load_number(type, numbers, d));
+    rotate_row(rotation, dim, angles.cos, angles.sin, values.data());
+    encode_row(format, dim, QUIRE_F32, values.data(), row, scales);
+}
+
 }  // namespace
 
 void attend_row(const AttentionProblem& p, int64_t b, int64_t i, int h) {
@@ -67,11 +77,13 @@ void attend_row(const AttentionProblem& p, int64_t b, int64_t i, int h) {
 
 void append_row(const AppendProblem& p, int64_t b, int64_t i, int h) {
     const AppendSpec& spec = *p.spec;
-    const int64_t token = p.row_of(b, i), row = p.cache.row(b, p.start_pos(b) + i);
-    encode_row(spec.key_format, spec.D, spec.type, p.new_key.at(b, token, h), p.cache.key.at(b, row, h),
-               p.cache.key_scale.at(b, row, h));
-    encode_row(spec.value_format, spec.Dv, spec.type, p.new_value.at(b, token, h),
-               p.cache.value.at(b, row, h), p.cache.value_scale.at(b, row, h));
+    const int64_t token = p.row_of(b, i), row = p.cache.row(b, p.first_position(b) + i);
+    const Rotary::Row angles = p.rotary ? p.rotary.row(p.position(b, i)) : Rotary::Row{};
+    store_row(spec.type, spec.key_rotation, angles, spec.D, p.new_key.at(b, token, h), spec.key_format,
+              p.cache.key.at(b, row, h), p.cache.key_scale.at(b, row, h));
+    if (spec.Dv > 0)
+        store_row(spec.type, spec.value_rotation, angles, spec.Dv, p.new_value.at(b, token, h),
+                  spec.value_format, p.cache.value.at(b, row, h), p.cache.value_scale.at(b, row, h));
 }
 
 void read_row(const ReadProblem& p, int64_t b, int64_t t, int h) {

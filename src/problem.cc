@@ -273,6 +273,50 @@ Status check_attention_desc(const quire_attention_desc& desc, AttentionSpec* spe
     return {};
 }
 
+namespace {
+
+Status check_rotation(quire_rotary rotary, int rotary_dim, int dim, Rotation* rotation) {
+    QUIRE_TRY(check_range("rotary", rotary, QUIRE_ROTARY_NONE, QUIRE_ROTARY_INTERLEAVED));
+    if (rotary == QUIRE_ROTARY_NONE) {
+        if (rotary_dim != 0)
+            return invalid("rotary_dim is %d: must be 0 without a rotary embedding", rotary_dim);
+        return {};
+    }
+    const int R = rotary_dim == 0 ? dim : rotary_dim;
+    if (R < 2 || R > dim || R % 2 != 0)
+        return invalid("rotary_dim is %d: must be even, 2 to head_dim, %d", R, dim);
+    rotation->rotary = rotary;
+    rotation->rotary_dim = R;
+    return {};
+}
+
+Status check_hadamard(const char* name, int32_t wanted, const char* dim_name, int dim, Rotation* rotation) {
+    QUIRE_TRY(check_range(name, wanted, 0, 1));
+    if (wanted == 0) return {};
+    if (dim % 2 != 0) return invalid("%s is %d: must be even with %s", dim_name, dim, name);
+    rotation->block = hadamard_block(dim);
+    return {};
+}
+
+}  // namespace
+
+Status check_rotate_desc(const quire_rotate_desc& desc, AppendSpec* spec) {
+    AppendSpec s{};
+    QUIRE_TRY(check_range("num_heads", desc.num_heads, 1, 1 << 20));
+    s.Hk = desc.num_heads;
+    QUIRE_TRY(check_head_dims(desc.head_dim, 0, &s.Dv));
+    s.D = desc.head_dim;
+    s.Dv = 0;
+    QUIRE_TRY(check_activation_type("type", desc.type));
+    s.type = desc.type;
+    s.key_format = s.value_format = {desc.type, 0, QUIRE_NONE};
+    QUIRE_TRY(check_rotation(desc.rotary, desc.rotary_dim, s.D, &s.key_rotation));
+    QUIRE_TRY(check_hadamard("hadamard", desc.hadamard, "head_dim", s.D, &s.key_rotation));
+    if (!s.key_rotation) return invalid("rotary and hadamard are 0: must ask for a rotation");
+    *spec = s;
+    return {};
+}
+
 Status check_append_desc(const quire_append_desc& desc, AppendSpec* spec) {
     AppendSpec s{};
     QUIRE_TRY(check_range("num_kv_heads", desc.num_kv_heads, 1, 1 << 20));
@@ -289,6 +333,10 @@ Status check_append_desc(const quire_append_desc& desc, AppendSpec* spec) {
     s.value_format = plain(desc.value_format);
     QUIRE_TRY(check_range("page_size", desc.page_size, 0, kMaxPageSize));
     s.page_size = desc.page_size;
+    QUIRE_TRY(check_rotation(desc.rotary, desc.rotary_dim, s.D, &s.key_rotation));
+    QUIRE_TRY(check_hadamard("hadamard_keys", desc.hadamard_keys, "head_dim", s.D, &s.key_rotation));
+    QUIRE_TRY(
+        check_hadamard("hadamard_values", desc.hadamard_values, "value_head_dim", s.Dv, &s.value_rotation));
     *spec = s;
     return {};
 }

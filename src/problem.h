@@ -6,6 +6,7 @@
 #include "src/cache_view.h"
 #include "src/dropout.h"
 #include "src/problem_mask.h"
+#include "src/rotation.h"
 
 namespace quire {
 
@@ -24,6 +25,7 @@ struct AttentionSpec : CacheSpec {
 
 struct AppendSpec : CacheSpec {
     quire_type type;  // of the new keys and values
+    Rotation key_rotation, value_rotation;
 };
 
 struct ReadSpec : CacheSpec {
@@ -34,6 +36,8 @@ struct ReadSpec : CacheSpec {
 // Names the field of the descriptor in its message.
 Status check_attention_desc(const quire_attention_desc& desc, AttentionSpec* spec);
 Status check_append_desc(const quire_append_desc& desc, AppendSpec* spec);
+// Of quire_rotate: rows that are stored in their own type, and no values (Dv 0).
+Status check_rotate_desc(const quire_rotate_desc& desc, AppendSpec* spec);
 Status check_format(const char* name, const quire_format& format, int dim);
 
 // ALiBi slope of each query head (golden README: powers of two first, then the odd steps between).
@@ -113,6 +117,20 @@ struct AttentionProblem {
 void add_term(const AttentionProblem& problem, const ScoreTerm& term, int64_t b, int64_t i, int h,
               int64_t begin, int64_t count, float* out, int64_t stride);
 
+// Angles of a rotary embedding, by position.
+struct Rotary {
+    struct Row {
+        const float *cos = nullptr, *sin = nullptr;  // [R / 2], at any address
+    };
+    const char *cos = nullptr, *sin = nullptr;  // [max_pos, R / 2]
+    int64_t cos_stride = 0, sin_stride = 0;     // bytes
+    explicit operator bool() const { return cos != nullptr; }
+    Row row(int64_t position) const {
+        return {reinterpret_cast<const float*>(cos + position * cos_stride),
+                reinterpret_cast<const float*>(sin + position * sin_stride)};
+    }
+};
+
 struct AppendProblem {
     const AppendSpec* spec = nullptr;
     int64_t B = 0, n = 0;
@@ -120,10 +138,17 @@ struct AppendProblem {
     bool batched = false;  // new_key and new_value are [B, S, ...]
     CacheView cache;
     Starts queries_at;
-    IndexView start_pos;
+    IndexView start_pos;  // none: 0
+    Rotary rotary;
+    IndexView positions;  // [n] or [B, S]: for the rotary embedding; none: those in the cache
 
     int64_t queries(int64_t b) const { return queries_at.length(b); }
     int64_t row_of(int64_t b, int64_t i) const { return batched ? i : queries_at.begin(b) + i; }
+    int64_t first_position(int64_t b) const { return start_pos ? start_pos(b) : 0; }
+    int64_t position(int64_t b, int64_t i) const {
+        if (!positions) return first_position(b) + i;
+        return batched ? positions(b, i) : positions(queries_at.begin(b) + i);
+    }
 };
 
 // Reads a cache back: every position's key and value, dequantised.
@@ -151,6 +176,11 @@ struct ReadArgs {
 Status make_attention_problem(const AttentionSpec& spec, const quire_attention_args& args,
                               AttentionProblem* problem);
 Status make_append_problem(const AppendSpec& spec, const quire_append_args& args, AppendProblem* problem);
+// Positions and tables of a rotary embedding, for a problem that has all else.
+struct RotaryTensors {
+    const quire_tensor *positions, *cos, *sin;
+};
+Status check_rotary(const RotaryTensors& tensors, AppendProblem* problem);
 Status make_read_problem(const ReadSpec& spec, const ReadArgs& args, ReadProblem* problem);
 
 // ---- pieces that operators with tensors of their own need ----

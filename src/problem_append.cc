@@ -55,6 +55,32 @@ Status check_start_pos(const quire_tensor* start_pos, AppendProblem* p) {
     return {};
 }
 
+Status check_table(const char* name, const quire_tensor* tensor, const Shape& shape, const char** base,
+                   int64_t* stride) {
+    QUIRE_TRY(check_tensor(name, tensor, QUIRE_F32, "[MaxPos, R / 2]", shape));
+    QUIRE_TRY(check_contiguous(name, *tensor));
+    *base = static_cast<const char*>(tensor->data);
+    *stride = stride_bytes(*tensor, 0);
+    return {};
+}
+
+// Every position that the problem rotates by has a row of the tables.
+Status check_table_positions(int64_t rows, const AppendProblem& p) {
+    for (int64_t b = 0; b < p.B; ++b)
+        for (int64_t i = 0; i < p.queries(b); ++i) {
+            const int64_t position = p.position(b, i);
+            if (position >= 0 && position < rows) continue;
+            std::string at = std::to_string(p.batched ? b : p.queries_at.begin(b) + i);
+            if (p.batched) at += ", " + std::to_string(i);
+            return p.positions
+                       ? invalid("positions[%s] is %lld: must lie in the %lld rows of rotary_cos", at.c_str(),
+                                 (long long)position, (long long)rows)
+                       : invalid("rotary_cos has %lld rows: token [%s] is at position %lld of its sequence",
+                                 (long long)rows, at.c_str(), (long long)position);
+        }
+    return {};
+}
+
 Status check_read_written(const ReadArgs& args) {
     QUIRE_TRY(check_written("key", *args.key));
     return check_written("value", *args.value);
@@ -74,7 +100,29 @@ Status make_append_problem(const AppendSpec& spec, const quire_append_args& args
           std::pair("value_scale", args.value_scale)})
         if (tensor != nullptr) QUIRE_TRY(check_written(name, *tensor));
     if (!p.cache.batched) QUIRE_TRY(check_cachestarts(args.cachestarts, p.B, spec.page_size, &p.cache));
-    return check_start_pos(args.start_pos, &p);
+    QUIRE_TRY(check_start_pos(args.start_pos, &p));
+    return check_rotary({args.positions, args.rotary_cos, args.rotary_sin}, &p);
+}
+
+Status check_rotary(const RotaryTensors& tensors, AppendProblem* p) {
+    const Rotation& rotation = p->spec->key_rotation;
+    if (rotation.rotary == QUIRE_ROTARY_NONE) {
+        for (const auto& [name, tensor] :
+             {std::pair("positions", tensors.positions), std::pair("rotary_cos", tensors.cos),
+              std::pair("rotary_sin", tensors.sin)})
+            if (tensor != nullptr)
+                return invalid("%s is given: must be NULL without a rotary embedding", name);
+        return {};
+    }
+    Shape shape{kAny, rotation.rotary_dim / 2};
+    QUIRE_TRY(check_table("rotary_cos", tensors.cos, shape, &p->rotary.cos, &p->rotary.cos_stride));
+    const int64_t rows = shape[0] = tensors.cos->shape[0];
+    QUIRE_TRY(check_table("rotary_sin", tensors.sin, shape, &p->rotary.sin, &p->rotary.sin_stride));
+    if (tensors.positions != nullptr)
+        QUIRE_TRY(p->batched ? check_index("positions", tensors.positions, "[B, S]",
+                                           {p->B, p->queries_at.uniform}, &p->positions)
+                             : check_index("positions", tensors.positions, "[n]", {p->n}, &p->positions));
+    return check_table_positions(rows, *p);
 }
 
 Status make_read_problem(const ReadSpec& spec, const ReadArgs& args, ReadProblem* problem) {

@@ -27,7 +27,8 @@ void read_side(const ReadPlan& plan, const ReadProblem& p, int64_t b, int kv_hea
             kernels.rows ? reinterpret_cast<const char*>(values + i * kernels.stride) : side.rows[i];
         for (int r = 0; r < plan.spec.repeat; ++r) {
             char* to = side.to.at(b, p.row_of(b, block.begin + i), int64_t(kv_head) * plan.spec.repeat + r);
-            kernels.store({from, to, nullptr, nullptr});
+            const jit::AppendRow row{from, to, nullptr, nullptr, nullptr};
+            kernels.store({&row, 1, nullptr});
         }
     }
 }

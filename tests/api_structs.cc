@@ -107,6 +107,30 @@ TEST(StructSize, Append) {
     Append call;
     check_call(call);
 }
+TEST(StructSize, Rotate) {
+    quire_rotate_desc desc;
+    quire_rotate_desc_init(&desc);
+    desc.num_heads = 2;
+    desc.head_dim = 8;
+    desc.hadamard = 1;
+    quire_plan* plan = nullptr;
+    ASSERT_EQ(quire_rotate_plan(inline_context(), &desc, &plan), QUIRE_OK) << quire_last_error();
+    check_sizes<quire_rotate_desc>("desc", desc, [](const quire_rotate_desc* d) {
+        quire_plan* made = nullptr;
+        const quire_status status = quire_rotate_plan(inline_context(), d, &made);
+        quire_plan_destroy(made);
+        return status;
+    });
+    std::vector<float> numbers(3 * 2 * 8);
+    const int64_t shape[] = {3, 2, 8};
+    const quire_tensor rows = quire_tensor_of(numbers.data(), QUIRE_F32, 3, shape);
+    quire_rotate_args args = {};
+    args.struct_size = sizeof args;
+    args.input = args.output = &rows;
+    check_sizes<quire_rotate_args>("args", args,
+                                   [&](const quire_rotate_args* a) { return quire_rotate(plan, a); });
+    quire_plan_destroy(plan);
+}
 TEST(StructSize, Pmx) {
     Pmx call;
     check_call(call);
@@ -199,6 +223,17 @@ TEST(Init, Append) {
     EXPECT_EQ(d.key_format.type, QUIRE_F32);
     EXPECT_EQ(d.value_format.type, QUIRE_F32);
     EXPECT_EQ(d.page_size, 0);
+    EXPECT_EQ(d.rotary, QUIRE_ROTARY_NONE);
+    EXPECT_EQ(d.rotary_dim, 0);
+    EXPECT_EQ(d.hadamard_keys, 0);
+    EXPECT_EQ(d.hadamard_values, 0);
+}
+
+TEST(Init, Rotate) {
+    const quire_rotate_desc d = initialised(quire_rotate_desc_init);
+    EXPECT_EQ(d.type, QUIRE_F32);
+    EXPECT_EQ(d.rotary, QUIRE_ROTARY_NONE);
+    EXPECT_EQ(d.hadamard, 0);
 }
 
 TEST(Init, Pmx) {

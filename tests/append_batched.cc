@@ -28,8 +28,8 @@ struct BatchedCall : Call {
         start_pos = buffers.indices({2}, {4, 5});
         seqstarts = buffers.indices({3}, {0, 3, 6});
         cachestarts = buffers.indices({2}, {0, 8});
-        args = {sizeof args, &new_key, &new_value, &key,       &value,
-                &key_scale,  nullptr,  nullptr,    &start_pos, nullptr};
+        args = {sizeof args, &new_key,   &new_value, &key,    &value,  &key_scale, nullptr,
+                nullptr,     &start_pos, nullptr,    nullptr, nullptr, nullptr};
     }
     quire_status plan(quire_context* context, quire_plan** plan) const override {
         return quire_append_plan(context, &desc, plan);

@@ -145,25 +145,84 @@ TEST(KernelsAppend, QuickKernelAlone) {
                     GuardedBuffer numbers(size_t(shape.dim * type_bits(input) / 8), flush),
                         row(size_t(row_key.row_bytes()), flush),
                         scales(size_t(row_key.groups() * type_bits(shape.format.scale_type) / 8), flush),
-                        codes(size_t(shape.dim), flush);
+                        scratch(size_t(key.scratch_floats()) * sizeof(float), flush);
                     for (int d = 0; d < shape.dim; ++d)
                         store_number(input, numbers.data(), d, random.normal());
                     numbers.forbid_writes();
                     std::vector<uint8_t> wanted_row(row.size()), wanted_scales(scales.size());
                     encode_row(shape.format, shape.dim, input, numbers.data(), wanted_row.data(),
                                wanted_scales.data());
+                    const jit::AppendRow list{numbers.as<char>(), row.as<char>(), scales.as<char>(), nullptr,
+                                              nullptr};
                     for (const Entry entry : {Entry::nan, Entry::zero}) {
                         row.fill(0x77);
                         scales.fill(0x77);
-                        poisoned_call<jit::AppendArgs>(
-                            kernel,
-                            {numbers.as<char>(), row.as<char>(), scales.as<char>(), codes.as<int8_t>()},
-                            entry);
+                        poisoned_call<jit::AppendArgs>(kernel, {&list, 1, scratch.as<float>()}, entry);
                         ASSERT_EQ(row.bytes(), wanted_row) << kernel.code().name;
                         ASSERT_EQ(scales.bytes(), wanted_scales) << kernel.code().name;
                     }
                 }
             }
+}
+
+// One group whose quotients lie on ties between codes, or a few units in the last place beside them. Returns
+// how many codes a multiplication by the reciprocal would get wrong.
+int fill_with_ties(Random* random, float max_code, std::vector<float>* group) {
+    const float largest = std::ldexp(1 + float(random->uniform()), int(random->between(-20, 20)));
+    const float scale = std::max(largest / max_code, 1e-5f), reciprocal = 1 / scale;
+    int wrong = 0;
+    for (float& x : *group) {
+        const float tie = (float(random->between(-int64_t(max_code), int64_t(max_code) - 1)) + 0.5f) * scale;
+        x = float_from_bits(float_bits(tie) + uint32_t(random->between(-3, 3)));
+        wrong += std::nearbyint(x * reciprocal) != std::nearbyint(x / scale);
+    }
+    (*group)[size_t(random->below(int64_t(group->size())))] = random->chance(0.5) ? largest : -largest;
+    return wrong;
+}
+
+// Many rows in one call, some of them with NaN or Inf, so that the work of a row and of the next overlap.
+TEST(KernelsAppend, QuickTies) {
+    constexpr int kRows = 60;
+    Random random(54);
+    int wrong = 0;
+    for (const Target* target : jit_targets())
+        for (const int dim : {48, 128, 336})
+            for (const quire_format& format :
+                 {quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, dim / 3 / 8 * 8, QUIRE_F32),
+                  quantised(QUIRE_INT8, dim, QUIRE_F16), quantised(QUIRE_INT4, 8, QUIRE_F32),
+                  quantised(QUIRE_INT4, dim / 2 / 8 * 8, QUIRE_F16)}) {
+                if (dim % format.quant_group != 0) continue;
+                const jit::AppendKey key{target, QUIRE_F32, format, dim};
+                jit::Kernel<jit::AppendArgs> kernel;
+                ASSERT_TRUE(make_append_kernel(test_code_cache(), key, &kernel).ok());
+                const size_t row_bytes = size_t(bytes_of(format.type, dim));
+                const size_t scale_bytes =
+                    size_t(dim / format.quant_group * type_bits(format.scale_type) / 8);
+                std::vector<float> numbers;
+                std::vector<uint8_t> rows(kRows * row_bytes), scales(kRows * scale_bytes),
+                    wanted_rows = rows, wanted_scales = scales;
+                for (int g = 0; g < kRows * dim / format.quant_group; ++g) {
+                    std::vector<float> group(size_t(format.quant_group));
+                    wrong += fill_with_ties(&random, float(format_info(format.type)->max_code), &group);
+                    if (random.chance(0.02)) group[0] = random.chance(0.5) ? NAN : -INFINITY;
+                    numbers.insert(numbers.end(), group.begin(), group.end());
+                }
+                std::vector<jit::AppendRow> list;
+                std::vector<float> scratch(size_t(key.scratch_floats()));
+                for (size_t r = 0; r < kRows; ++r) {
+                    const float* input = numbers.data() + r * size_t(dim);
+                    list.push_back({reinterpret_cast<const char*>(input),
+                                    reinterpret_cast<char*>(rows.data() + r * row_bytes),
+                                    reinterpret_cast<char*>(scales.data() + r * scale_bytes), nullptr,
+                                    nullptr});
+                    encode_row(format, dim, QUIRE_F32, input, wanted_rows.data() + r * row_bytes,
+                               wanted_scales.data() + r * scale_bytes);
+                }
+                kernel({list.data(), kRows, scratch.data()});
+                EXPECT_EQ(rows, wanted_rows) << key.name();
+                EXPECT_EQ(scales, wanted_scales) << key.name();
+            }
+    EXPECT_GT(wrong, 100) << "no group would show a code that was multiplied and not checked";
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ TEST(KernelsRows, QuickReadBack) {
                     const char* from =
                         kernels.rows ? reinterpret_cast<const char*>(packed) : addresses.as<const char*>()[i];
                     GuardedBuffer out(size_t(shape.dim * type_bits(type) / 8));
-                    poisoned_call<jit::AppendArgs>(kernels.store, {from, out.as<char>(), nullptr, nullptr},
-                                                   Entry::nan);
+                    const jit::AppendRow list{from, out.as<char>(), nullptr, nullptr, nullptr};
+                    poisoned_call<jit::AppendArgs>(kernels.store, {&list, 1, nullptr}, Entry::nan);
                     for (int d = 0; d < shape.dim; ++d) {
                         const float wanted = rows.values(i)[size_t(d)];
                         if (kernels.rows) {

@@ -138,7 +138,7 @@ Status dump(const Options& o) {
     AttentionPlan attention_plan;
     AppendPlan append_plan;
     QUIRE_TRY(make_attention_plan(attention, *target, cache, &attention_plan, &notes));
-    QUIRE_TRY(make_append_plan(append, *target, cache, &append_plan, &notes));
+    QUIRE_TRY(make_append_plan("append", append, *target, cache, &append_plan, &notes));
     QUIRE_TRY(status);
     if (attention_plan.target != target || append_plan.target != target)
         return unsupported("%s declined:\n%s", target->name, notes.c_str());

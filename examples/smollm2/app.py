@@ -114,7 +114,8 @@ def show_comparison(console, model, tokenizer, make_cache, options) -> None:
         f"Perplexity and logits: {scores[0].text.predicted:,} tokens of text.txt. Speed: decoding "
         f"{len(scores[0].decoding.continuations)} sequences at once.\nLast column: whether their greedy "
         f"continuations are the same as with f32; if not, how many tokens of each are, before the first that "
-        f"differs.\nMeasured in {time.perf_counter() - began:.0f} s."
+        f"differs.\nint4r: int4 codes of keys and values after a Hadamard rotation.\n"
+        f"Measured in {time.perf_counter() - began:.0f} s."
     )
     save_picture(scores, f"SmolLM2-135M-Instruct: {title}", PICTURE)
     save_json(scores, f"SmolLM2-135M-Instruct, {title}", PICTURE.with_suffix(".json"))

@@ -17,6 +17,7 @@ class CacheFormat:
     dtype: type[np.generic]
     quant_bit: int = 0  # 0: stored as it is, without scales
     values_per_element: int = 1  # int4 packs two values a byte
+    rotated: bool = False  # keys and values are multiplied by a Hadamard matrix before they are quantised
 
     def bytes_per_token(self, p: Hyperparameters, quant_group: int) -> int:
         """Keys, values and scales (float16) of all layers."""
@@ -33,5 +34,6 @@ FORMATS = {
         CacheFormat("f16", np.float16),
         CacheFormat("int8", np.int8, quant_bit=8),
         CacheFormat("int4", np.uint8, quant_bit=4, values_per_element=2),
+        CacheFormat("int4r", np.uint8, quant_bit=4, values_per_element=2, rotated=True),
     )
 }

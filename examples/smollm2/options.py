@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-CACHE_NAMES = ("f32", "f16", "int8", "int4")
+CACHE_NAMES = ("f32", "f16", "int8", "int4", "int4r")
 MODEL_CONTEXT = 8192  # tokens that SmolLM2 was trained for
 HEAD_DIM = 64
 MIN_CONTEXT = 128  # tokens: room for the comparison's chat prompt and its continuation

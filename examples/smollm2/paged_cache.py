@@ -77,7 +77,9 @@ class PagedCache:
         self.num_pages = num_pages
         self.page_size = page_size
         self.bytes_per_token = cache_format.bytes_per_token(p, quant_group)
-        self.cache = np.zeros((*rows, p.head_dim // cache_format.values_per_element), cache_format.dtype)
+        self.cache = quire.cache_alloc(
+            (*rows, p.head_dim // cache_format.values_per_element), cache_format.dtype
+        )
         self.scale = None
         if cache_format.quant_bit:
             self.scale = np.zeros((*rows, p.head_dim // quant_group), np.float16)
@@ -143,6 +145,8 @@ class PagedCache:
         self, batch: CacheBatch, layer: int, query: np.ndarray, key: np.ndarray, value: np.ndarray
     ) -> np.ndarray:
         """Stores key and value [n, Hk, D]; the attention of query [n, H, D] over the cache: [n, H, D]."""
+        if self.format.rotated:
+            return self._attend_rotated(batch, layer, query, key, value)
         return quire.pmx.dynamic_batching.multi_head_cache_attention(
             query,
             key,
@@ -159,6 +163,26 @@ class PagedCache:
             layer_idx=layer,
             **self._attributes,
         )
+
+    def _attend_rotated(
+        self, batch: CacheBatch, layer: int, query: np.ndarray, key: np.ndarray, value: np.ndarray
+    ) -> np.ndarray:
+        """The same by the general operators: append rotates, and queries and outputs are rotated to match."""
+        sides = [self.cache[layer, side].swapaxes(0, 1) for side in (0, 1)]  # [MaxT, Hk, D]
+        sides += [self.scale[layer, side].swapaxes(0, 1) for side in (0, 1)]
+        rows = dict(seqstarts=batch.seqstarts, cachestarts=batch.cachestarts, page_size=self.page_size)
+        quire.append(
+            key, value, *sides, start_pos=batch.start_pos, hadamard_keys=True, hadamard_values=True, **rows
+        )
+        output, _ = quire.attention(
+            quire.rotate(query, hadamard=True),
+            *sides,
+            kvstarts=batch.kvstarts,
+            is_causal=True,
+            decoding_batches=batch.decoding_batches,
+            **rows,
+        )
+        return quire.rotate(output, hadamard=True, output=output)
 
     def _grow_one(self, sequence: CachedSequence, count: int) -> None:
         needed = self.pages_for(sequence.length + count)

@@ -19,7 +19,7 @@ from rich.table import Table  # noqa: E402
 
 from .measure import CONTINUATION_TOKENS, FormatScore  # noqa: E402
 
-DOT_COLOURS = ("#4c566a", "#2f7ebc", "#2a9d5c", "#d9822b")
+DOT_COLOURS = ("#4c566a", "#2f7ebc", "#2a9d5c", "#d9822b", "#b0413e")
 
 
 def same_tokens(tokens: list[int], expected: list[int]) -> int:

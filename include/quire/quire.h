@@ -154,7 +154,7 @@ QUIRE_API void quire_plan_destroy(quire_plan *plan);
 QUIRE_API const char *quire_plan_explain(const quire_plan *plan);
 
 /* The same as JSON: {"op", "parts": {NAME: {"target", "declined": [{"target", "reason"}], "kernels": [...]}},
- * "notes": {KEY: TEXT}}, NAME one of attention, append, read. Valid while the plan lives. */
+ * "notes": {KEY: TEXT}}, NAME one of attention, append, read, rotate. Valid while the plan lives. */
 QUIRE_API const char *quire_plan_explain_json(const quire_plan *plan);
 
 /* One checked call, prepared to be run by threads of the caller's (see "slices"). */
@@ -212,6 +212,20 @@ typedef QUIRE_ENUM(quire_precision) {
     QUIRE_PRECISION_HIGH = 1,
     QUIRE_PRECISION_MEDIUM = 2
 } quire_precision;
+
+/* ---- memory for a cache -------------------------------------------------------------------------------- */
+
+/* Memory for a cache, or anything large: zeros, from a multiple of 2 MiB on, backed by 2 MiB pages where the system has
+ * them (Linux: transparent huge pages, asked for with madvise), which spares decode a large part of its time in page
+ * tables. Where it has none, or refuses, the memory is of small pages: no error. Physical memory is taken when it is
+ * first touched, 2 MiB at a time.
+ * bytes: at least 1; rounded up to whole 2 MiB. OUT_OF_MEMORY where there is not so much address space or memory. *memory
+ * is written on success only.
+ * The memory is the caller's, in no connection with a context, and is inherited by fork as any other. */
+QUIRE_API quire_status quire_cache_alloc(size_t bytes, void **memory);
+/* What quire_cache_alloc gave, with the same bytes; NULL: nothing happens. Another address or other bytes: an error
+ * where that can be seen (memory is no multiple of 2 MiB, bytes is 0), else as undefined as with free(). */
+QUIRE_API quire_status quire_cache_free(void *memory, size_t bytes);
 
 /* ---- quire_attention ----------------------------------------------------------------------------------- */
 
@@ -298,6 +312,59 @@ QUIRE_API quire_status quire_attention(const quire_plan *plan, const quire_atten
 QUIRE_API quire_status quire_prepare_attention(const quire_plan *plan, const quire_attention_args *args,
                                                quire_run **run);
 
+/* ---- rotations of queries and keys ----------------------------------------------------------------------- */
+
+/* Two rotations that quire_append does to new keys (and values) in the pass that stores them, and quire_rotate to
+ * queries, so that scores stay what they were. Both compute in float32, whatever the type of their input, and what
+ * quire_append quantises then is float32. Neither changes the length of a row.
+ *
+ * Rotary position embedding: element pairs (x, y) of the first R elements become (x c - y s, y c + x s), c and s being
+ * entry i of the position's rows of rotary_cos and rotary_sin, F32 [MaxPos, R / 2] with stride 1 in the last
+ * dimension. Tables are the caller's, so that scaled frequencies are theirs too; plain ones (entry i of position t is
+ * the cosine and sine of t * theta_base ^ (-2 i / R)) come from quire_rotary_tables. */
+typedef QUIRE_ENUM(quire_rotary) {
+    QUIRE_ROTARY_NONE = 0,
+    QUIRE_ROTARY_HALVES = 1,     /* pair i is (i, i + R / 2): transformers' llama, GPT-NeoX */
+    QUIRE_ROTARY_INTERLEAVED = 2 /* pair i is (2 i, 2 i + 1): GPT-J, llama in GGUF files */
+} quire_rotary;
+
+/* Fills cos and sin, F32 [MaxPos, R / 2] of one shape; computed in double, then rounded. theta_base > 0, finite (10000
+ * is usual). */
+QUIRE_API quire_status quire_rotary_tables(double theta_base, const quire_tensor *cos, const quire_tensor *sin);
+
+/* Hadamard rotation, after the rotary embedding: each block of 2^k elements (the largest power of two that divides the
+ * head size: 128 of 128, 32 of 96, 16 of 80) is multiplied by the orthonormal Walsh-Hadamard matrix of that size,
+ * Sylvester's order: element i becomes the sum over j of (-1)^popcount(i & j) x_j / sqrt(2^k). It spreads an element
+ * that is larger than the others over its block, so that codes, above all of int4, lose less. The matrix is its own
+ * inverse: quire_rotate again rotates back (attention's output, where values were rotated). The head size must be even. */
+
+typedef struct quire_rotate_desc {
+    size_t struct_size;
+    int32_t num_heads;   /* H, or Hk */
+    int32_t head_dim;    /* D, 1..1024 */
+    quire_type type;     /* of input and output: F32, F16 or BF16 */
+    quire_rotary rotary;
+    int32_t rotary_dim;  /* R: the first so many elements of a head, even, 2..D; 0: D */
+    int32_t hadamard;    /* 1: Hadamard rotation; 0: none. One of the two rotations at least */
+} quire_rotate_desc;
+
+QUIRE_API void quire_rotate_desc_init(quire_rotate_desc *desc);
+QUIRE_API quire_status quire_rotate_plan(quire_context *context, const quire_rotate_desc *desc,
+                                         quire_plan **plan);
+
+typedef struct quire_rotate_args {
+    size_t struct_size;
+    const quire_tensor *input;      /* [n, H, D] or [B, S, H, D], stride 1 in the last dimension */
+    const quire_tensor *output;     /* as input; may be the same tensor; written */
+    const quire_tensor *positions;  /* INT64 [n] or [B, S], 0..MaxPos - 1; with a rotary embedding, else NULL */
+    const quire_tensor *rotary_cos; /* F32 [MaxPos, R / 2]; likewise */
+    const quire_tensor *rotary_sin;
+} quire_rotate_args;
+
+QUIRE_API quire_status quire_rotate(const quire_plan *plan, const quire_rotate_args *args);
+QUIRE_API quire_status quire_prepare_rotate(const quire_plan *plan, const quire_rotate_args *args,
+                                            quire_run **run);
+
 /* ---- quire_append -------------------------------------------------------------------------------------- */
 
 /* Stores (quantises) new keys and values, in any format but blocks (Q8_0 to IQ4_NL: UNSUPPORTED). Per group:
@@ -312,6 +379,10 @@ typedef struct quire_append_desc {
     quire_format key_format;
     quire_format value_format;
     int32_t page_size; /* as in quire_attention_desc */
+    quire_rotary rotary;     /* of new keys, before they are stored */
+    int32_t rotary_dim;      /* R: even, 2..D; 0: D */
+    int32_t hadamard_keys;   /* 1: keys are rotated after that; queries must be, too: quire_rotate */
+    int32_t hadamard_values; /* 1: values are; attention's output is then rotated, quire_rotate rotates it back */
 } quire_append_desc;
 
 QUIRE_API void quire_append_desc_init(quire_append_desc *desc);
@@ -332,6 +403,10 @@ typedef struct quire_append_args {
     const quire_tensor *seqstarts;   /* INT64 [B + 1]; NULL: one sequence */
     const quire_tensor *start_pos;   /* INT64 [B], or rank 0: of all sequences */
     const quire_tensor *cachestarts; /* INT64 [B] or [B, MaxP] */
+    const quire_tensor *positions;   /* INT64 [n] or [B, S] by new_key: for the rotary embedding, 0..MaxPos - 1; NULL:
+                                        the positions in the cache. NULL without a rotary embedding */
+    const quire_tensor *rotary_cos;  /* F32 [MaxPos, R / 2]; NULL without a rotary embedding */
+    const quire_tensor *rotary_sin;
 } quire_append_args;
 
 QUIRE_API quire_status quire_append(const quire_plan *plan, const quire_append_args *args);

@@ -1,6 +1,8 @@
 """Attention on CPUs over paged, quantised key/value caches, by SIMD code generated for the machine.
 
     attention, append, merge_states     the general operators: attend, store in a cache, merge parts
+    rotate, rotary_tables               rotary embedding, Hadamard rotation of queries, as append does of keys
+    cache_alloc                         zeroed memory for a cache, in large pages where the system has them
     pack_int4, unpack_int4              int4 as caches hold it, two values a byte
     quire.pmx                           OpenPPL PMX over sequences of one length
     quire.pmx.dynamic_batching          the same over ragged ones
@@ -33,8 +35,11 @@ from ._quire import (
     explain,
     merge_states,
     num_threads,
+    rotary_tables,
+    rotate,
     target_name,
 )
+from .cache_memory import cache_alloc
 from .int4 import pack_int4, unpack_int4
 
 __all__ = [
@@ -44,6 +49,7 @@ __all__ = [
     "__version__",
     "append",
     "attention",
+    "cache_alloc",
     "directml",
     "explain",
     "merge_states",
@@ -53,6 +59,8 @@ __all__ = [
     "pack_int4",
     "pmx",
     "predict",
+    "rotary_tables",
+    "rotate",
     "target_name",
     "unpack_int4",
 ]

@@ -2,6 +2,7 @@
 #include "python/src/context.h"
 #include "python/src/format.h"
 #include "python/src/operators.h"
+#include "python/src/rotary.h"
 #include "python/src/run.h"
 #include "python/src/scalar.h"
 #include "python/src/tensor.h"
@@ -26,6 +27,11 @@ Args:
     cachestarts: [B] rows where the sequences begin or, with page_size, [B, MaxP] rows where their pages begin.
         None, for one sequence without pages: row 0.
     page_size: tokens in a page of the cache; 0: no pages.
+    rotary, rotary_cos, rotary_sin: a rotary position embedding of the keys, before they are stored; as in quire.rotate.
+    positions: [n] or [B, S] integers, for the rotary embedding; None: the positions in the cache.
+    hadamard_keys: True: keys are multiplied by a Hadamard matrix after that, which makes int4 lose less; queries must
+        be, too: quire.rotate(query, hadamard=True).
+    hadamard_values: True: values are; quire.rotate(output, hadamard=True) then gives what attention means.
     context: a quire.Context; None: the default one.
 
 Batches of one length: new_key [B, S, Hk, D] and new_value [B, S, Hk, Dv] (then no seqstarts). Either form is stored in rows
@@ -48,8 +54,13 @@ nb::object rows_of(nb::handle cachestarts, const Tensor& new_key, const Tensor& 
 void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key_array,
             nb::handle value_array, nb::handle key_scale_array, nb::handle value_scale_array,
             nb::handle seqstarts_array, nb::handle start_pos_array, nb::handle cachestarts_array,
-            nb::handle page_size, nb::handle context_object) {
+            nb::handle page_size, nb::handle positions_array, nb::handle rotary, nb::handle rotary_cos_array,
+            nb::handle rotary_sin_array, nb::handle hadamard_keys, nb::handle hadamard_values,
+            nb::handle context_object) {
     Context& context = Context::of(context_object);
+    Tensor positions(positions_array, optional_index_input("positions"));
+    Tensor rotary_cos(rotary_cos_array, optional_input("rotary_cos", bit(QUIRE_F32)));
+    Tensor rotary_sin(rotary_sin_array, optional_input("rotary_sin", bit(QUIRE_F32)));
     Tensor new_key(new_key_array, input("new_key", kActivations));
     Tensor new_value(new_value_array, input("new_value", kActivations));
     Tensor key(key_array, in_place("key", kRows));
@@ -73,6 +84,10 @@ void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key
     desc.key_format = format_of(key, "key", key_scale, "key_scale");
     desc.value_format = format_of(value, "value", value_scale, "value_scale");
     desc.page_size = to_int32(page_size, "page_size");
+    desc.rotary = to_rotary(rotary);
+    desc.rotary_dim = rotary_dim_of(desc.rotary, rotary_cos);
+    desc.hadamard_keys = to_bool(hadamard_keys, "hadamard_keys");
+    desc.hadamard_values = to_bool(hadamard_values, "hadamard_values");
 
     quire_append_args args{};
     args.struct_size = sizeof args;
@@ -85,6 +100,9 @@ void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key
     args.seqstarts = seqstarts;
     args.start_pos = start_pos;
     args.cachestarts = cachestarts;
+    args.positions = positions;
+    args.rotary_cos = rotary_cos;
+    args.rotary_sin = rotary_sin;
     Plan plan = context.append.find_or_make(context.handle(), desc);
     run(context, plan, args, quire_append, quire_prepare_append);
 }
@@ -95,7 +113,9 @@ void bind_append(nb::module_& module) {
     define(module, "append", append, kDoc, arg("new_key"), arg("new_value"), arg("key"), arg("value"),
            arg("key_scale") = nb::none(), arg("value_scale") = nb::none(), arg("seqstarts") = nb::none(),
            arg("start_pos") = nb::none(), arg("cachestarts") = nb::none(), nb::kw_only(),
-           arg("page_size") = 0, arg("context") = nb::none());
+           arg("page_size") = 0, arg("positions") = nb::none(), arg("rotary") = nb::none(),
+           arg("rotary_cos") = nb::none(), arg("rotary_sin") = nb::none(), arg("hadamard_keys") = false,
+           arg("hadamard_values") = false, arg("context") = nb::none());
 }
 
 }  // namespace quire_python

@@ -63,6 +63,7 @@ std::vector<std::string> Context::explain(bool json) {
     std::vector<std::string> texts;
     attention.explain_into(json, &texts);
     append.explain_into(json, &texts);
+    rotate.explain_into(json, &texts);
     pmx_dynamic_multi_head_cache_attention.explain_into(json, &texts);
     pmx_dynamic_multi_head_attention.explain_into(json, &texts);
     pmx_dynamic_key_value_cache.explain_into(json, &texts);

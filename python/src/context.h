@@ -100,6 +100,7 @@ public:
 
     PlanCache<quire_attention_desc, quire_attention_plan> attention;
     PlanCache<quire_append_desc, quire_append_plan> append;
+    PlanCache<quire_rotate_desc, quire_rotate_plan> rotate;
     PlanCache<quire_pmx_dynamic_multi_head_cache_attention_desc,
               quire_pmx_dynamic_multi_head_cache_attention_plan>
         pmx_dynamic_multi_head_cache_attention;

@@ -53,7 +53,9 @@ NB_MODULE(_quire, module) {
     bind_predict(module);
     bind_attention(module);
     bind_append(module);
+    bind_rotate(module);
     bind_merge_states(module);
+    bind_cache_memory(module);
     nb::module_ pmx = module.def_submodule("pmx", "OpenPPL PMX operators.");
     nb::module_ dynamic_batching = pmx.def_submodule("dynamic_batching", "Operators over ragged batches.");
     bind_pmx_dynamic(dynamic_batching);

@@ -32,7 +32,9 @@ void define(nanobind::module_& module, const char* name, Function function, cons
 
 void bind_attention(nanobind::module_& module);
 void bind_append(nanobind::module_& module);
+void bind_rotate(nanobind::module_& module);
 void bind_merge_states(nanobind::module_& module);
+void bind_cache_memory(nanobind::module_& module);
 void bind_pmx_dynamic(nanobind::module_& module);
 void bind_pmx_static(nanobind::module_& module);
 void bind_pmx_attention(nanobind::module_& pmx, nanobind::module_& dynamic_batching);

@@ -20,7 +20,7 @@ Status prepare_attention(const quire_plan& plan, const quire_attention_args& arg
 Status make_append_operator(const quire_append_desc& desc, quire_plan* plan) {
     AppendSpec spec;
     QUIRE_TRY(check_append_desc(desc, &spec));
-    return plan_append(spec, plan);
+    return plan_append("append", spec, plan);
 }
 
 Status prepare_append(const quire_plan& plan, const quire_append_args& args, Run* run) {

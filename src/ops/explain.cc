@@ -66,7 +66,8 @@ struct Part {  // texts are quoted already
 }  // namespace
 
 std::string explain_as_json(const std::string& text) {
-    Part parts[] = {{"attention", "", {}, {}}, {"append", "", {}, {}}, {"read", "", {}, {}}};
+    Part parts[] = {
+        {"attention", "", {}, {}}, {"append", "", {}, {}}, {"read", "", {}, {}}, {"rotate", "", {}, {}}};
     std::string op;
     std::vector<std::string> notes;
     for (size_t at = 0; at < text.size();) {

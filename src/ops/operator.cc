@@ -45,6 +45,7 @@ const char* operator_name(Operator op) {
     switch (op) {
         case Operator::attention: return "quire_attention";
         case Operator::append: return "quire_append";
+        case Operator::rotate: return "quire_rotate";
         case Operator::pmx_dynamic_multi_head_cache_attention:
             return "quire_pmx_dynamic_multi_head_cache_attention";
         case Operator::pmx_dynamic_multi_head_attention: return "quire_pmx_dynamic_multi_head_attention";
@@ -79,10 +80,15 @@ Status plan_attention(const AttentionSpec& spec, quire_plan* plan) {
     return say_fallback(*plan, *plan->attention.target);
 }
 
-Status plan_append(const AppendSpec& spec, quire_plan* plan) {
+Status plan_append(const char* name, const AppendSpec& spec, quire_plan* plan) {
     Context& context = *plan->context;
-    QUIRE_TRY(make_append_plan(spec, context.target, context.code, &plan->append, &plan->explain));
-    return explain_rows("append", plan->append, plan);
+    QUIRE_TRY(make_append_plan(name, spec, context.target, context.code, &plan->append, &plan->explain));
+    const auto rotation = [&](const char* side, const Rotation& r) {
+        if (r) plan->explain += std::string(name) + " rotation of " + side + ": " + r.name().substr(1) + "\n";
+    };
+    rotation(spec.Dv == 0 ? "rows" : "keys", spec.key_rotation);
+    rotation("values", spec.value_rotation);
+    return explain_rows(name, plan->append, plan);
 }
 
 Status plan_read(const ReadSpec& spec, quire_plan* plan) {

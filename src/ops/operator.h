@@ -13,6 +13,7 @@ namespace quire {
 enum class Operator {
     attention,
     append,
+    rotate,
     pmx_dynamic_multi_head_cache_attention,
     pmx_dynamic_multi_head_attention,
     pmx_dynamic_key_value_cache,
@@ -86,7 +87,8 @@ Status copy_in(const char* name, const T* from, T* to) {
 // The parts of a plan, each on the best target that takes it; says once, in the context's log, when that is
 // not the context's.
 Status plan_attention(const AttentionSpec& spec, quire_plan* plan);
-Status plan_append(const AppendSpec& spec, quire_plan* plan);
+// `name`: append or rotate.
+Status plan_append(const char* name, const AppendSpec& spec, quire_plan* plan);
 Status plan_read(const ReadSpec& spec, quire_plan* plan);
 
 Status check_plan(const quire_plan* plan, Operator op);
@@ -98,6 +100,10 @@ Status prepare_attention(const quire_plan& plan, const quire_attention_args& arg
 
 Status make_append_operator(const quire_append_desc& desc, quire_plan* plan);
 Status prepare_append(const quire_plan& plan, const quire_append_args& args, Run* run);
+
+Status make_rotate_operator(const quire_rotate_desc& desc, quire_plan* plan);
+Status prepare_rotate(const quire_plan& plan, const quire_rotate_args& args, Run* run);
+Status fill_rotary_tables(double theta_base, const quire_tensor* cos, const quire_tensor* sin);
 
 Status make_pmx_dynamic_multi_head_cache_attention(
     const quire_pmx_dynamic_multi_head_cache_attention_desc& desc, quire_plan* plan);

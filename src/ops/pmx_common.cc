@@ -102,13 +102,13 @@ Status check_pmx_paging(int cache_mode, int page_size, CacheSpec* rows) {
 
 Status plan_pmx_cache_attention(AttentionSpec spec, const CacheSpec& rows, quire_plan* plan) {
     static_cast<CacheSpec&>(spec) = rows;
-    QUIRE_TRY(plan_append({rows, spec.type}, plan));
+    QUIRE_TRY(plan_append("append", {rows, spec.type, {}, {}}, plan));
     return plan_attention(spec, plan);
 }
 
 Status plan_pmx_key_value_cache(const CacheSpec& rows, quire_type type, int num_repeat, quire_plan* plan) {
     QUIRE_TRY(check_range("num_repeat", num_repeat, 1, (1 << 20) / rows.Hk));
-    QUIRE_TRY(plan_append({rows, type}, plan));
+    QUIRE_TRY(plan_append("append", {rows, type, {}, {}}, plan));
     return plan_read({rows, type, num_repeat}, plan);
 }
 

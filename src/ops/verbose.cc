@@ -62,9 +62,19 @@ std::string problem_text(const AttentionProblem& p) {
     return text;
 }
 
+std::string rotation_text(const char* name, const Rotation& rotation) {
+    return rotation ? word(name, rotation.name().substr(1)) : "";
+}
+
 std::string problem_text(const AppendProblem& p) {
-    return " append" + number("B", p.B) + number("n", p.n) + cache_text(*p.spec) +
-           word("type", type_name(p.spec->type));
+    const AppendSpec& spec = *p.spec;
+    const std::string type = word("type", type_name(spec.type));
+    if (spec.Dv == 0)  // quire_rotate
+        return " rotate" + number("B", p.B) + number("n", p.n) + number("H", spec.Hk) + number("D", spec.D) +
+               type + rotation_text("rotation", spec.key_rotation);
+    return " append" + number("B", p.B) + number("n", p.n) + cache_text(spec) + type +
+           rotation_text("key_rotation", spec.key_rotation) +
+           rotation_text("value_rotation", spec.value_rotation);
 }
 
 std::string problem_text(const ReadProblem& p) {

@@ -114,6 +114,7 @@ private:
 
 Call make_attention(Source& source);
 Call make_append(Source& source);
+Call make_rotate(Source& source);
 Call make_merge_states(Source& source);
 Call make_pmx_dynamic_multi_head_cache_attention(Source& source);
 Call make_pmx_dynamic_multi_head_attention(Source& source);

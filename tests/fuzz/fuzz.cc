@@ -22,6 +22,7 @@ namespace {
 using Make = Call (*)(Source&);
 constexpr Make kOperators[] = {make_attention,
                                make_append,
+                               make_rotate,
                                make_merge_states,
                                make_pmx_dynamic_multi_head_cache_attention,
                                make_pmx_dynamic_multi_head_attention,

@@ -1,4 +1,4 @@
-// Valid calls of quire_attention, quire_append and quire_merge_states.
+// Valid calls of quire_attention, quire_append, quire_rotate and quire_merge_states.
 #include <algorithm>
 
 #include "tests/fuzz/batch.h"
@@ -8,6 +8,7 @@ namespace {
 
 using Attention = Builder<quire_attention_desc, quire_attention_args>;
 using Append = Builder<quire_append_desc, quire_append_args>;
+using Rotate = Builder<quire_rotate_desc, quire_rotate_args>;
 
 template <typename B>
 void add_cache(B* b, const std::vector<int64_t>& lead, int64_t Hk, int64_t D, int64_t Dv, Role role) {
@@ -123,6 +124,46 @@ Call make_attention(Source& source) {
     return b.finish(QUIRE_FUZZ_FUNCTIONS(attention));
 }
 
+namespace {
+
+// A rotary embedding, or none. `tokens` is the shape of the positions, `keys` how many there are at least.
+template <typename B>
+void add_rotary(Source& source, B* b, int64_t D, const std::vector<int64_t>& tokens, int64_t keys,
+                bool positions, bool needed) {
+    if (D < 2 || (!needed && source.chance(128))) return;
+    b->desc.rotary = source.pick<quire_rotary>({QUIRE_ROTARY_HALVES, QUIRE_ROTARY_INTERLEAVED});
+    const int64_t R = source.between(1, D / 2) * 2, rows = std::max<int64_t>(keys, 1) + source.between(0, 2);
+    b->desc.rotary_dim = int32_t(R);
+    QUIRE_FUZZ_ADD(*b, rotary_cos, Role::input, QUIRE_F32, {rows, R / 2});
+    QUIRE_FUZZ_ADD(*b, rotary_sin, Role::input, QUIRE_F32, {rows, R / 2});
+    if (!positions) return;
+    int64_t count = 1;
+    for (int64_t length : tokens) count *= length;
+    std::vector<int64_t> values;
+    for (int64_t i = 0; i < count; ++i) values.push_back(source.between(0, rows - 1));
+    QUIRE_FUZZ_ADD(*b, positions, Role::input, QUIRE_INT64, tokens, values);
+}
+
+}  // namespace
+
+Call make_rotate(Source& source) {
+    Rotate b(quire_rotate_desc_init);
+    const Heads heads = draw_heads(source);
+    const int64_t D = std::max<int64_t>(heads.D, 2);
+    b.desc.num_heads = int32_t(heads.Hk);
+    b.desc.head_dim = int32_t(D);
+    b.desc.type = source.pick<quire_type>({QUIRE_F32, QUIRE_F16, QUIRE_BF16});
+    std::vector<int64_t> tokens = {source.between(0, 9)};
+    if (source.chance(96)) tokens.push_back(source.between(0, 4));
+    std::vector<int64_t> shape = tokens;
+    shape.insert(shape.end(), {heads.Hk, D});
+    QUIRE_FUZZ_ADD(b, input, Role::input, b.desc.type, shape);
+    QUIRE_FUZZ_ADD(b, output, Role::written, b.desc.type, shape);
+    add_rotary(source, &b, D, tokens, 5, true, D % 2 != 0);
+    b.desc.hadamard = D % 2 == 0 && (b.desc.rotary == QUIRE_ROTARY_NONE || source.chance(128));
+    return b.finish(QUIRE_FUZZ_FUNCTIONS(rotate));
+}
+
 Call make_append(Source& source) {
     Append b(quire_append_desc_init);
     const Heads heads = draw_heads(source);
@@ -156,6 +197,10 @@ Call make_append(Source& source) {
         QUIRE_FUZZ_ADD(b, start_pos, Role::input, QUIRE_INT64, {}, {batch.start_pos(0)});
     else
         QUIRE_FUZZ_ADD(b, start_pos, Role::input, QUIRE_INT64, {B}, batch.start_positions());
+    tokens.resize(tokens.size() - 2);
+    add_rotary(source, &b, D, tokens, batch.longest_keys(), source.chance(128), false);
+    b.desc.hadamard_keys = D % 2 == 0 && source.chance(64);
+    b.desc.hadamard_values = Dv % 2 == 0 && source.chance(64);
     return b.finish(QUIRE_FUZZ_FUNCTIONS(append));
 }
 

@@ -252,7 +252,7 @@ def test_comparison_of_the_formats(monkeypatch):
         scores = measure.compare_formats(tiny_model(), Tokenizer(), make_cache, context, progress)
     assert [score.name for score in scores] == list(FORMATS)
     assert all(score.text.predicted == context - 1 for score in scores)
-    f32, f16, int8, int4 = (score.text for score in scores)
+    f32, f16, int8, int4, _ = (score.text for score in scores)
     assert f32.logit_difference == 0 < f16.logit_difference < int8.logit_difference < int4.logit_difference
     assert abs(f16.perplexity / f32.perplexity - 1) < abs(int4.perplexity / f32.perplexity - 1)
     for score in scores:
