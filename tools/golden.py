@@ -31,8 +31,7 @@ KERNELS = (
     ("--cache int4", "decode_qk_d16_r2_int4_gr8_f16 decode_pv_d16_r2_int4_gr8_f16"),
     (
         "--cache int8 --precision high --heads 8 --head-dim 128 --group 32",
-        """decode_qk_d128_r4_int8_gr32_f16_words decode_pv_d128_r4_int8_gr32_f16_words
-        decode_weights_d128_r4_int8_gr32_f16_words""",
+        "decode_qk_d128_r4_int8_gr32_f16_words decode_weights_d128_r4_int8_gr32_f16_words",
     ),
 )
 
