@@ -54,7 +54,10 @@ def markdown(result, picture):
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     lines = ["# Peers side by side", "", "Written by the command below; not edited by hand.", ""]
     lines += [f"- machine: {result['machine']}", f"- date: {result['date']}", f"- versions: {versions}"]
-    lines += [f"- command: `{result['command']}`", ""]
+    lines += [f"- command: `{result['command']}`"]
+    if "load" in result:
+        lines.append(f"- load average before it began: {result['load']:.1f}")
+    lines.append("")
     for shape in result["shapes"]:
         lines += [f"## {title_of(shape)}", ""]
         if shape is result["shapes"][0]:
