@@ -137,8 +137,12 @@ public:
     void dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
     // d = the words of int32 lanes that fit 16 bits; clobbers high.
     void join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high);
-    // {e0 e1 ..}, {o0 o1 ..} -> {e0 o0 e1 ..} in both.
-    void interleave(const Vec& even, const Vec& odd);
+    // The same of n <= 2 * lanes() bytes, in two vectors: lane i of `which` is byte pair_byte(which, i).
+    void load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n);
+    int pair_byte(int which, int lane) const;
+    void restore_pairs(const Vec& a, const Vec& b);  // 32-bit lanes to the order of bytes
+    // {e0 e1 ..}, {o0 o1 ..} -> {e0 o0 e1 ..} in both, of runs of `run` lanes (1; 4 for zmm).
+    void interleave(const Vec& even, const Vec& odd, int run = 1);
     // The register for n lanes or more.
     Xbyak::Xmm narrow(const Vec& v, int n) const;
 

@@ -52,6 +52,32 @@ void Emitter::load_word_pairs(const Vec& v, const RegExp& first, const RegExp& s
     vpmovsxbw(v, half_of(v));
 }
 
+// ymm: bytes are interleaved before they are widened, zmm: words after, within 128 bits.
+void Emitter::load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n) {
+    Temp other(*this, "pairs.other");
+    if (is_512()) {
+        load_words(a, first, n);
+        load_words(other, second, n);
+        vpunpckhwd(b, a, other);
+        return vpunpcklwd(a, a, other);
+    }
+    const Xbyak::Xmm x(a.getIdx()), y(b.getIdx()), z((*other).getIdx());
+    load_bytes(a, first, n);
+    load_bytes(other, second, n);
+    vpunpckhbw(y, x, z);
+    vpunpcklbw(x, x, z);
+    vpmovsxbw(a, x);
+    vpmovsxbw(b, y);
+}
+
+int Emitter::pair_byte(int which, int lane) const {
+    return is_512() ? lane / 4 * 8 + which * 4 + lane % 4 : which * 8 + lane;
+}
+
+void Emitter::restore_pairs(const Vec& a, const Vec& b) {
+    if (is_512()) interleave(a, b, 4);
+}
+
 void Emitter::dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {
     if (target_.vnni) return vpdpwssd(acc, a, b, is_512() ? Xbyak::EvexEncoding : Xbyak::VexEncoding);
     Temp products(*this, "dot.products");
@@ -67,13 +93,14 @@ void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak
     vmovups(d, high);
 }
 
-void Emitter::interleave(const Vec& even, const Vec& odd) {
+void Emitter::interleave(const Vec& even, const Vec& odd, int run) {
     Temp low(*this, "interleave.low");
     if (is_512()) {
         std::vector<uint32_t> first, second;
-        for (uint32_t i = 0; i < 16; ++i) {
-            first.push_back(i / 2 + i % 2 * 16);
-            second.push_back(8 + i / 2 + i % 2 * 16);
+        for (int i = 0; i < 16; ++i) {
+            const int block = i / run, from = block / 2 * run + i % run + block % 2 * 16;
+            first.push_back(uint32_t(from));
+            second.push_back(uint32_t(from + 8));
         }
         vmovups(low, constant(first));
         vpermi2ps(low, even, odd);

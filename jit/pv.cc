@@ -90,7 +90,7 @@ private:
         const int most = std::min(8, (num_vecs() - 2) / (rows + 1));
         return most / step() * step();
     }
-    int step() const override { return loader_->values_step(); }
+    int step() const override { return 2; }
     int pair_bytes() const { return key_.rows * key_.weight_stride() * 4; }
     int turn_bytes() const override { return kUnroll / 2 * pair_bytes(); }
 
@@ -139,9 +139,9 @@ private:
     }
 
     void emit_sums(const Vec* sums, int row, int vec) {
-        Temp factor(*this, "factor");
-        load_lanes(factor, scales_ + row * key_.weight_stride() * 4, loader_->value_groups(vec));
         for (int i = 0; i < step(); ++i) {
+            Temp factor(*this, "factor");
+            load_lanes(factor, scales_ + row * key_.weight_stride() * 4, loader_->value_groups(vec + i));
             vcvtdq2ps(sums[i], sums[i]);
             vmulps(sums[i], sums[i], factor);
         }

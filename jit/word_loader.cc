@@ -10,10 +10,10 @@ namespace {
 class BytesWordLoader : public WordLoader {
 public:
     using WordLoader::WordLoader;
-    int values_step() const override { return 1; }
     std::vector<int> value_groups(int vec) const override {
         std::vector<int> groups;
-        for (int lane = 0; lane < e_.lanes(); ++lane) groups.push_back(group_of(vec * e_.lanes() + lane));
+        for (int lane = 0; lane < e_.lanes(); ++lane)
+            groups.push_back(group_of(vec / 2 * 2 * e_.lanes() + e_.pair_byte(vec % 2, lane)));
         return groups;
     }
     void load_keys(const Vec& a, const Vec& b, int chunk, const RegExp& row) override {
@@ -24,9 +24,9 @@ public:
     }
     void load_values(const Vec* v, int vec, const RegExp& first, const RegExp& second) override {
         const int begin = vec * e_.lanes(), at = byte_of(begin);
-        e_.load_word_pairs(*v, first + at, second + at, std::min(e_.lanes(), left(begin)));
+        e_.load_word_pairs(v[0], v[1], first + at, second + at, std::min(2 * e_.lanes(), left(begin)));
     }
-    void restore_order(const Vec*) override {}
+    void restore_order(const Vec* v) override { e_.restore_pairs(v[0], v[1]); }
 
 protected:
     virtual int byte_of(int element) const { return element; }
@@ -60,7 +60,6 @@ private:
 class NibblesWordLoader : public WordLoader {
 public:
     using WordLoader::WordLoader;
-    int values_step() const override { return 2; }
 
 protected:
     // Sign-extended bytes to their nibbles, two's complement.

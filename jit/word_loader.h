@@ -29,10 +29,10 @@ public:
     std::vector<int> key_groups(int chunk) const;
     virtual void load_keys(const Vec& a, const Vec& b, int chunk, const RegExp& row) = 0;
 
-    // Vectors of a value row that are loaded at once, and of whose elements they are.
-    virtual int values_step() const = 0;  // 1 or 2
-    virtual std::vector<int> value_groups(int vec) const = 0;
+    // Vectors vec and vec + 1 of a pair of value rows (vec is even), in an order of their own; the group of
+    // each lane.
     virtual void load_values(const Vec* v, int vec, const RegExp& first, const RegExp& second) = 0;
+    virtual std::vector<int> value_groups(int vec) const = 0;
     // From that order to the order of elements, within and of vectors.
     virtual void restore_order(const Vec* v) = 0;
     virtual int value_vec(int vec) const { return vec; }

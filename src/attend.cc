@@ -50,6 +50,14 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
     count = keys;
     const bool key_scales = cache.key_scale.base, value_scales = cache.value_scale.base;
     int64_t done = 0;
+    // Pages of one row: rows that a caller has picked one by one.
+    for (; cache.page_size == 1 && done < keys; ++done) {
+        const int64_t row = cache.starts(b, first + done);
+        key[done] = cache.key.at(b, row, kv_head);
+        value[done] = cache.value.at(b, row, kv_head);
+        if (key_scales) key_scale[done] = cache.key_scale.at(b, row, kv_head);
+        if (value_scales) value_scale[done] = cache.value_scale.at(b, row, kv_head);
+    }
     while (done < keys) {
         const int64_t t = first + done, row = cache.row(b, t);
         const int64_t left_of_page =

@@ -22,8 +22,7 @@ struct RowsState {
     float *scores, *bias;              // [R][kBlock]
     float *key_scales, *value_scales;  // [kBlock][scale stride]
     float *max, *sum, *rescale;        // [R]
-    KeyRange* seen;                    // [R] keys that a row sees
-    jit::RowBounds* bounds;            // [R] the same within a block
+    jit::RowBounds* bounds;            // [R] keys of a block that a row sees
     RowAddresses* addresses;           // [2]: this block and the next
 };
 
@@ -44,7 +43,6 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.max = scratch.floats(R);
     s.sum = scratch.floats(R);
     s.rescale = scratch.floats(R);
-    s.seen = scratch.array<KeyRange>(R);
     s.bounds = scratch.array<jit::RowBounds>(R);
     s.addresses = scratch.array<RowAddresses>(2);
     return s;
@@ -96,10 +94,10 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
                 const RowAddresses& block, const RowsState& s) {
     const int group = plan.spec.group();
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
-        const KeyRange& seen = s.seen[row - item.row_begin];
         jit::RowBounds& bounds = s.bounds[row - item.row_begin];
-        bounds.begin = int32_t(std::clamp<int64_t>(seen.begin - block.begin, 0, block.count));
-        bounds.end = int32_t(std::clamp<int64_t>(seen.end - block.begin, 0, block.count));
+        const KeyRange seen = p.visible_in(item.b, row / group, block.begin, block.count);
+        bounds.begin = int32_t(seen.begin);
+        bounds.end = int32_t(seen.end);
         if (!plan.spec.alibi) continue;
         bounds.slope = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
         bounds.distance = float(block.begin - p.position(item.b, row / group));
@@ -109,10 +107,14 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
-    const jit::DecodeKernels& kernels = p.num_terms ? plan.decode_bias[rows] : plan.decode[rows];
+    const int group = plan.spec.group();
+    const BlockView view =
+        p.look(item.b, item.row_begin / group, (item.row_end - 1) / group, block.begin, block.count);
+    if (!view.seen) return;
+    const jit::DecodeKernels& kernels = view.bias ? plan.decode_bias[rows] : plan.decode[rows];
     const int64_t padded = block.padded();
     set_bounds(plan, p, item, block, s);
-    if (p.num_terms) {
+    if (view.bias) {
         for (int64_t r = 0; r < rows; ++r) {
             float* bias = s.bias + r * kBlock;
             load_bias(p, item, item.row_begin + r, block.begin, block.count, bias, 1);
@@ -160,8 +162,6 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     const RowsState s = allocate(plan, scratch);
     const int64_t rows = item.row_end - item.row_begin;
     load_query(plan, problem, item, s);
-    for (int64_t row = 0; row < rows; ++row)
-        s.seen[row] = problem.visible(item.b, (item.row_begin + row) / plan.spec.group());
     std::fill(s.max, s.max + rows, -INFINITY);
     std::fill(s.sum, s.sum + rows, 0.f);
     std::fill(s.output, s.output + rows * plan.value_stride, 0.f);

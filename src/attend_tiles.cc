@@ -16,9 +16,9 @@ constexpr float kLog2e = 1.44269504f;
 struct Panel {
     int64_t row_begin, rows;  // first query row of the sequence, rows in use
     int vecs, lanes;          // width: vectors, and lanes of them all
-    KeyRange any, all;  // keys that some row sees, and that every row sees; both ends rise from row to row
-    float *query, *output;  // [D][lanes], [Dv rounded up][lanes]
-    float *max, *sum;       // [lanes]
+    KeyRange any, all;        // keys that some row sees, and that every row sees
+    float *query, *output;    // [D][lanes], [Dv rounded up][lanes]
+    float *max, *sum;         // [lanes]
 };
 
 struct TileState {
@@ -106,10 +106,7 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         std::fill(panel.max, panel.max + panel.lanes, -INFINITY);
         std::fill(panel.sum, panel.sum + panel.lanes, 0.f);
         std::fill(panel.output, panel.output + plan.value_stride * panel.lanes, 0.f);
-        const KeyRange first = p.visible(item.b, row / group),
-                       last = p.visible(item.b, (row + panel.rows - 1) / group);
-        panel.any = {first.begin, last.end};
-        panel.all = {last.begin, first.end};
+        p.visible(item.b, row / group, (row + panel.rows - 1) / group, &panel.any, &panel.all);
         load_query(plan, p, item, panel, *s);
         row += panel.rows;
     }
@@ -121,9 +118,9 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
     const int group = plan.spec.group();
     for (int64_t r = 0; r < panel.lanes; ++r) {
         const int64_t row = panel.row_begin + std::min(r, panel.rows - 1), i = row / group;
-        const KeyRange seen = p.visible(item.b, i);
-        s.begin[r] = int32_t(std::clamp<int64_t>(seen.begin - begin, 0, count));
-        s.end[r] = int32_t(std::clamp<int64_t>(seen.end - begin, 0, count));
+        const KeyRange seen = p.visible_in(item.b, i, begin, count);
+        s.begin[r] = int32_t(seen.begin);
+        s.end[r] = int32_t(seen.end);
         if (!plan.spec.alibi) continue;
         s.slope[r] = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
         s.distance[r] = float(begin - p.position(item.b, i));
@@ -135,10 +132,14 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const int64_t count = std::min(tile_count, panel.any.end - begin);
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
     const int64_t padded = (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding;
-    const jit::TileKernels& kernels = p.num_terms ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
-    const bool masked = begin < panel.all.begin || begin + count > panel.all.end;
+    const int group = plan.spec.group();
+    const BlockView view =
+        p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
+    if (!view.seen) return;
+    const jit::TileKernels& kernels = view.bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
+    const bool masked = view.ragged || begin < panel.all.begin || begin + count > panel.all.end;
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
-    if (p.num_terms)
+    if (view.bias)
         for (int64_t r = 0; r < panel.lanes; ++r)
             load_bias(p, item, panel.row_begin + std::min(r, panel.rows - 1), begin, count, s.bias + r,
                       panel.lanes);
@@ -202,8 +203,11 @@ void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, co
                   Scratch& scratch, States& states) {
     TileState s = allocate(plan, scratch);
     make_panels(plan, problem, item, scratch, &s);
+    const int group = plan.spec.group();
     for (int64_t begin = item.key_begin; begin < item.key_end; begin += plan.tile_keys) {
         const int64_t count = std::min<int64_t>(plan.tile_keys, item.key_end - begin);
+        if (!problem.look(item.b, item.row_begin / group, (item.row_end - 1) / group, begin, count).seen)
+            continue;
         s.addresses->set(problem.cache, item.b, item.kv_head, begin, count, 0);
         pack_tile(plan, *s.addresses, s);
         for (int64_t i = 0; i < s.num_panels; ++i)

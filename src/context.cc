@@ -111,6 +111,8 @@ Status make_context(const quire_context_options* options, std::shared_ptr<Contex
     const size_t limit = o.code_memory_limit == 0 ? kCodeLimit : size_t(o.code_memory_limit);
     Diagnostics diagnostics;
     QUIRE_TRY(read_diagnostics(&diagnostics));
+    QUIRE_TRY(check_range("quiet", o.quiet, 0, 1));
+    if (o.quiet) diagnostics.verbose = 0;
     *context = std::make_shared<Context>(*target, threads, limit, o.log, o.log_user, diagnostics);
     return {};
 }

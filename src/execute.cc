@@ -110,14 +110,33 @@ void Run::start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
         reader_.build(*read_plan, read);
         scratch_floats_ = std::max(scratch_floats_, scratch_floats(*read_plan));
     }
+    scans_ = false;
     if (attention_plan) {
+        map_mask();
         schedule_.build(*attention_plan, attention);
         states_.resize(schedule_.states(), attention_plan->value_stride);
+        count_parts();
         scratch_floats_ = std::max(scratch_floats_, scratch_floats(*attention_plan));
     }
     for (const std::vector<Projection>* list : {&inputs, &outputs})
         for (const Projection& p : *list) scratch_floats_ = std::max(scratch_floats_, p.scratch_floats());
     for (std::atomic<int64_t>& next : next_) next.store(0, std::memory_order_relaxed);
+}
+
+// `portable` is the definition, and asks the mask itself.
+void Run::map_mask() {
+    mask_map_.clear();
+    if (attention_plan_->target->jit()) mask_map_.build(attention);
+    if (!mask_map_.says_anything()) return;
+    attention.mask_map = &mask_map_;
+    scans_ = !mask_map_.is_small();
+    for (int64_t i = 0; !scans_ && i < mask_map_.items(); ++i) mask_map_.run_item(i);
+}
+
+void Run::count_parts() {
+    const size_t merges = size_t(schedule_.merges());
+    if (done_.size() < merges) done_ = std::vector<std::atomic<int64_t>>(merges);
+    for (size_t i = 0; i < merges; ++i) done_[i].store(0, std::memory_order_relaxed);
 }
 
 int64_t Run::phase_items(int phase) const {
@@ -126,8 +145,8 @@ int64_t Run::phase_items(int phase) const {
         case kInputs: return items_of(inputs);
         case kCopies: return items_of(copies);
         case kRead: return read_plan_ ? reader_.items() : 0;
+        case kScan: return scans_ ? mask_map_.items() : 0;
         case kAttend: return attention_plan_ ? schedule_.items() : 0;
-        case kMerge: return attention_plan_ ? schedule_.merges() : 0;
         default: return items_of(outputs);
     }
 }
@@ -147,10 +166,20 @@ void Run::run_item(int phase, int64_t index, int worker) {
     if (phase == kCopies)
         return run_item_of(copies, index, [](const RowCopy& copy, int64_t item) { copy.run_item(item); });
     if (phase == kRead) return reader_.run_item(index, scratch);
-    if (phase == kAttend) return attend_item(schedule_.item(index), scratch);
+    if (phase == kScan) return mask_map_.run_item(index);
+    const Item item = schedule_.item(index);
+    attend_item(item, scratch);
+    if (item.parts > 1) merge_after(item, scratch);
+}
+
+// Parts are merged in their order, whoever does it.
+void Run::merge_after(const Item& item, Scratch& scratch) {
+    int64_t items = 0;
+    const int64_t merge = schedule_.merge_of(item, &items);
+    if (done_[size_t(merge)].fetch_add(1, std::memory_order_acq_rel) + 1 < items) return;
     scratch.reset();
     float* merged = scratch.floats(size_t(attention_plan_->value_stride));
-    merge_item(*attention_plan_, attention, schedule_.merge(index), states_, merged);
+    merge_item(*attention_plan_, attention, schedule_.merge(merge), states_, merged);
 }
 
 void Run::attend_item(const Item& item, Scratch& scratch) {

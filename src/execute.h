@@ -83,8 +83,10 @@ public:
     const Context& context() const { return *context_; }
 
     // A phase may read what those before it wrote.
-    enum Phase { kAppend, kInputs, kCopies, kRead, kAttend, kMerge, kOutputs, kPhases };
+    enum Phase { kAppend, kInputs, kCopies, kRead, kScan, kAttend, kOutputs, kPhases };
     int64_t phase_items(int phase) const;
+    // Merges of parts, each by the thread that attends to the last part.
+    int64_t merges() const { return attention_plan_ ? schedule_.merges() : 0; }
     // Memory of one worker, then items of a phase; a worker is used by one thread at a time.
     void prepare_worker(int worker);
     void run_item(int phase, int64_t item, int worker);
@@ -98,14 +100,20 @@ public:
 private:
     void append_token(int64_t token, Scratch& scratch);
     void attend_item(const Item& item, Scratch& scratch);
+    void map_mask();
+    void count_parts();
+    void merge_after(const Item& item, Scratch& scratch);
 
     std::shared_ptr<Context> context_;
     const AppendPlan* append_plan_ = nullptr;
     const AttentionPlan* attention_plan_ = nullptr;
     const ReadPlan* read_plan_ = nullptr;
     Reader reader_;
+    MaskMap mask_map_;
+    bool scans_ = false;  // the map in a phase of its own, as it is not small
     Schedule schedule_;
     States states_;
+    std::vector<std::atomic<int64_t>> done_;  // of each merge: items that have written their states
     size_t scratch_floats_ = 0;
     std::atomic<int64_t> next_[kPhases] = {};
     std::unique_ptr<Scratch> scratch_[kMaxSlices];

@@ -13,6 +13,7 @@ namespace quire {
 // What a caller's tensor holds, at any address: the compiler must not assume more.
 using UnalignedFloat [[gnu::aligned(1)]] = float;
 using UnalignedHalf [[gnu::aligned(1)]] = uint16_t;
+using UnalignedUint32 [[gnu::aligned(1)]] = uint32_t;
 using UnalignedInt32 [[gnu::aligned(1)]] = int32_t;
 using UnalignedInt64 [[gnu::aligned(1)]] = int64_t;
 

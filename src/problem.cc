@@ -45,7 +45,12 @@ Status check_batch_mask_shape(const quire_tensor& t, const AttentionProblem& p) 
 }
 
 // Adds the mask's term; the problem's sequences are known.
-Status check_mask(const quire_tensor* tensor, AttentionProblem* p) {
+Status check_mask(const quire_tensor* tensor, const quire_tensor* slopes, AttentionProblem* p) {
+    if (slopes != nullptr) {
+        QUIRE_TRY(check_tensor("attn_mask_slopes", slopes, QUIRE_F32, "[H]", {p->spec->H}));
+        if (tensor == nullptr || tensor->type == QUIRE_BOOL)
+            return invalid("attn_mask_slopes is given: must be NULL without an attn_mask of numbers");
+    }
     if (tensor == nullptr) return {};
     const quire_tensor& t = *tensor;
     if (t.type != QUIRE_F32 && t.type != QUIRE_F16 && t.type != QUIRE_BF16 && t.type != QUIRE_BOOL)
@@ -54,6 +59,10 @@ Status check_mask(const quire_tensor* tensor, AttentionProblem* p) {
     QUIRE_TRY(t.rank == 4 ? check_batch_mask_shape(t, *p) : check_mask_shape(t, *p));
     ScoreTerm term = tensor_term(t.type == QUIRE_BOOL ? ScoreTerm::hide_where_zero : ScoreTerm::add, t);
     term.packed = t.rank != 4;
+    if (slopes != nullptr) {
+        term.slopes = static_cast<const UnalignedFloat*>(slopes->data);
+        term.slope_stride = slopes->strides[0];
+    }
     if (p->n > 0 && t.data != nullptr) p->add_term(term);
     return {};
 }
@@ -298,17 +307,6 @@ int64_t AttentionProblem::position(int64_t b, int64_t i) const {
     return spec->top_left ? i : keys(b) - queries(b) + i;
 }
 
-KeyRange AttentionProblem::visible(int64_t b, int64_t i) const {
-    const int64_t at = position(b, i);
-    KeyRange range{key_begin ? key_begin(b) : 0, key_end ? key_end(b) : keys(b)};
-    if (spec->alibi || (spec->causal && b >= decoding_batches)) range.end = std::min(range.end, at + 1);
-    if (spec->window_right >= 0) range.end = std::min(range.end, at + spec->window_right + 1);
-    if (spec->window_left >= 0) range.begin = std::max(range.begin, at - spec->window_left);
-    range.end = std::max<int64_t>(range.end, 0);
-    range.begin = std::min(range.begin, range.end);
-    return range;
-}
-
 ScoreTerm tensor_term(ScoreTerm::Kind kind, const quire_tensor& t) {
     ScoreTerm term;
     term.kind = kind;
@@ -362,8 +360,11 @@ void add_term(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64
     if (term.kind == ScoreTerm::tree)
         return add_tree(p, row, b, begin, count, out, stride, term.column_stride);
     const char* at = row + (begin + (term.packed ? p.keys_at.begin(b) : 0)) * term.column_stride;
-    for (int64_t j = 0; j < count; ++j, at += term.column_stride)
-        out[j * stride] += term_value(term, mask_value(term, at));
+    const float slope = term.slopes ? term.slopes[h * term.slope_stride] : 1;
+    for (int64_t j = 0; j < count; ++j, at += term.column_stride) {
+        const float value = term_value(term, mask_value(term, at));
+        out[j * stride] += value == -INFINITY ? value : slope * value;
+    }
 }
 
 Status make_attention_problem(const AttentionSpec& spec, const quire_attention_args& args,
@@ -374,7 +375,7 @@ Status make_attention_problem(const AttentionSpec& spec, const quire_attention_a
     QUIRE_TRY(check_queries(args, &p));
     QUIRE_TRY(check_keys(args, &p));
     QUIRE_TRY(check_key_ranges(args, &p));
-    QUIRE_TRY(check_mask(args.attn_mask, &p));
+    QUIRE_TRY(check_mask(args.attn_mask, args.attn_mask_slopes, &p));
     QUIRE_TRY(check_tree_mask(args.tree_mask, &p));
     if (args.sinks != nullptr) {
         QUIRE_TRY(check_tensor("sinks", args.sinks, QUIRE_F32, "[H]", {spec.H}));

@@ -5,6 +5,7 @@
 
 #include "src/cache_view.h"
 #include "src/dropout.h"
+#include "src/problem_mask.h"
 
 namespace quire {
 
@@ -56,12 +57,16 @@ struct ScoreTerm {
     int64_t batch_stride = 0, head_stride = 0, row_stride = 0, column_stride = 0;  // 0: broadcast
     bool packed = false;  // rows are tokens of all sequences, columns kvstarts(b) + t
     float a = 0, b = 0;
-    IndexView begin, end;  // add_outside
+    IndexView begin, end;                    // add_outside
+    const UnalignedFloat* slopes = nullptr;  // [H], slope_stride apart: add, x times the head's slope
+    int64_t slope_stride = 0;
 };
 
-// Where one query's visible keys are.
-struct KeyRange {
-    int64_t begin, end;
+// What a block of keys is to a few queries.
+struct BlockView {
+    bool seen = true;     // by one of them
+    bool bias = false;    // terms have to be added
+    bool ragged = false;  // one of them does not see all of it; without a map nothing is said here
 };
 
 struct AttentionProblem {
@@ -77,6 +82,7 @@ struct AttentionProblem {
     IndexView query_positions, key_begin, key_end;
     ScoreTerm terms[kMaxTerms];
     int num_terms = 0;
+    const MaskMap* mask_map = nullptr;      // of the first term; null where it would say nothing
     const UnalignedFloat* sinks = nullptr;  // [H], sink_stride apart
     int64_t sink_stride = 0;
     Dropout dropout;  // of probabilities: plane b * H + h, row i, column t
@@ -86,8 +92,13 @@ struct AttentionProblem {
     int64_t row_of(int64_t b, int64_t i) const { return batched ? i : queries_at.begin(b) + i; }
     // Position of query i, for causal masks, ALiBi and windows.
     int64_t position(int64_t b, int64_t i) const;
-    // Keys that query i of sequence b sees, before any term.
+    // Keys that query i of sequence b sees: all but what terms hide, of which the map knows a part.
     KeyRange visible(int64_t b, int64_t i) const;
+    // The same for queries first .. last: keys that one of them sees, and that all see.
+    void visible(int64_t b, int64_t first, int64_t last, KeyRange* any, KeyRange* all) const;
+    // Of keys begin .. begin + count: those that query i sees, counted from begin.
+    KeyRange visible_in(int64_t b, int64_t i, int64_t begin, int64_t count) const;
+    BlockView look(int64_t b, int64_t first, int64_t last, int64_t begin, int64_t count) const;
     float sink(int head) const { return sinks[head * sink_stride]; }
     // Drops among the probabilities that query i, head h gives keys begin .. begin + count.
     void drop(int64_t b, int64_t i, int h, int64_t begin, int64_t count, float* probabilities,
@@ -95,6 +106,7 @@ struct AttentionProblem {
         dropout.apply(uint32_t(b * spec->H + h), uint32_t(i), begin, count, probabilities, stride);
     }
     void add_term(const ScoreTerm& term) { terms[num_terms++] = term; }
+    int64_t map_row(int64_t b, int64_t i) const { return mask_map->row(b, i, queries_at.begin(b) + i); }
 };
 
 // Adds what `term` says of query i, head h and keys begin .. begin + count to out[j * stride]; hidden: -Inf.

@@ -19,7 +19,8 @@ int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const {
     const int64_t first = block * s.block_rows / group_;
     const int64_t last = (std::min((block + 1) * s.block_rows, s.rows) - 1) / group_;
-    KeyRange keys{problem_->visible(b, first).begin, problem_->visible(b, last).end};
+    KeyRange keys, all;
+    problem_->visible(b, first, last, &keys, &all);
     const int64_t grid = s.split == kWhole ? jit::kTileKeys : s.split;
     keys.begin = std::min(keys.begin, keys.end) / grid * grid;
     return keys;
@@ -81,6 +82,12 @@ Item Schedule::item(int64_t index) const {
         item.key_end = std::min(item.key_begin + s.split, keys.end);
     }
     return item;
+}
+
+int64_t Schedule::merge_of(const Item& item, int64_t* items) const {
+    const Sequence& s = sequences_[size_t(item.b)];
+    *items = s.blocks * s.parts;
+    return s.first_merge + item.kv_head;
 }
 
 Item Schedule::merge(int64_t index) const {

@@ -29,6 +29,8 @@ public:
     // Merging: one item a (sequence, kv head) whose keys were cut.
     int64_t merges() const { return merges_; }
     Item merge(int64_t index) const;  // all rows, all parts; `state` is that of row 0, part 0
+    // The merging that an item of several parts belongs to, and how many items do.
+    int64_t merge_of(const Item& item, int64_t* items) const;
     int64_t states() const { return states_; }
 
 private:

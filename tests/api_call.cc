@@ -144,6 +144,7 @@ void AttentionCall::make_pages() {
     key_begin = buffers.indices({2}, {0, 1});
     key_end = buffers.indices({2}, {5, 6});
     tree_mask = buffers.indices({4, 1}, {1, 1, 3, 7});
+    attn_mask_slopes = buffers.numbers(QUIRE_F32, {4});
     output = buffers.output(QUIRE_F32, {4, 4, 8});
     lse = buffers.output(QUIRE_F32, {4, 4});
     args.key_scale = &key_scale;
@@ -158,6 +159,7 @@ void AttentionCall::make_pages() {
     args.key_begin = &key_begin;
     args.key_end = &key_end;
     args.tree_mask = &tree_mask;
+    args.attn_mask_slopes = &attn_mask_slopes;
 }
 
 void AttentionCall::make_int4_rows() {

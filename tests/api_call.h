@@ -71,7 +71,7 @@ public:
     quire_attention_desc desc;
     quire_attention_args args;
     quire_tensor query, key, value, key_scale, value_scale, seqstarts, kvstarts, cachestarts, attn_mask,
-        sinks, output, lse, query_positions, key_begin, key_end, tree_mask;
+        sinks, output, lse, query_positions, key_begin, key_end, tree_mask, attn_mask_slopes;
 
 private:
     void make_pages();

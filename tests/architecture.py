@@ -34,7 +34,7 @@ ORDER = """
 UNPLACED = "which is not in ORDER of tests/architecture.py; place it there"
 
 # Users of the library see its public header and their own files, nothing else of the repository.
-PUBLIC_ONLY = ("bench/", "examples/", "python/")
+PUBLIC_ONLY = ("bench/", "examples/", "integrations/", "python/")
 
 # One file knows oneTBB; tests may use it as a caller's own thread pool.
 TBB_INCLUDE = re.compile(r"(oneapi/)?tbb[/.]")

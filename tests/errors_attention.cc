@@ -280,6 +280,14 @@ TEST(ErrorsAttention, Masks) {
              "tree_mask has shape [3, 1]: dimension 0 of [n, words] must be 4"},
             {"tree mask without words", [](Call& c) { c.tree_mask.shape[1] = 0; },
              "tree_mask has 0 words a token: sequence 0 has 1 new keys and needs 1"},
+            {"slopes of 3 heads", [](Call& c) { c.attn_mask_slopes.shape[0] = 3; },
+             "attn_mask_slopes has shape [3]: dimension 0 of [H] must be 4"},
+            {"slopes f16", [](Call& c) { c.attn_mask_slopes.type = QUIRE_F16; },
+             "attn_mask_slopes has type f16: must be f32"},
+            {"slopes without a mask", [](Call& c) { c.args.attn_mask = nullptr; },
+             "attn_mask_slopes is given: must be NULL without an attn_mask of numbers"},
+            {"slopes of a bool mask", [](Call& c) { c.attn_mask.type = QUIRE_BOOL; },
+             "attn_mask_slopes is given: must be NULL without an attn_mask of numbers"},
         });
 }
 

@@ -130,6 +130,7 @@ typedef struct quire_context_options {
     int64_t code_memory_limit; /* bytes of generated code kept by the context; 0: 64 MiB */
     quire_log_fn log;          /* NULL: stderr */
     void *log_user;
+    int32_t quiet;             /* 1: no lines of calls and plans, whatever QUIRE_VERBOSE says */
 } quire_context_options;
 
 /* options NULL: the defaults. The context outlives its plans: destroying it while plans exist only drops the
@@ -289,6 +290,8 @@ typedef struct quire_attention_args {
                              b * H + h, dropout_step) is less than rate * 2^32 */
     int64_t dropout_seed; /* any value */
     int64_t dropout_step; /* 0 to 2^32 - 1: another one gives another pattern */
+    const quire_tensor *attn_mask_slopes; /* F32 [H]: attn_mask is multiplied by it, head by head; -Inf hides all the
+                                             same. Not with a BOOL mask. NULL: 1 */
 } quire_attention_args;
 
 QUIRE_API quire_status quire_attention(const quire_plan *plan, const quire_attention_args *args);

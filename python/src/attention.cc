@@ -42,6 +42,7 @@ Args:
     key_begin, key_end: [B] integers: only keys key_begin[b] <= j < key_end[b] are seen; None: all.
     tree_mask: [n, words] integers: bit j % 64 of word j // 64 says whether a query token sees new key j of its
         sequence, which is key T - S + j; older keys are seen.
+    attn_mask_slopes: [H]: attn_mask is multiplied by it, head by head; -inf hides all the same. Not with a bool mask.
     page_size: tokens in a page of the cache; 0: no pages.
     precision: "highest", "high" or "medium".
     key_format, value_format: of uint8 keys and values: "q8_0", "q4_0", "q4_1", "q5_0", "q5_1" or "iq4_nl"; None: the
@@ -106,8 +107,8 @@ nb::tuple attention(nb::handle query_array, nb::handle key_array, nb::handle val
                     nb::handle window_right, nb::handle logits_soft_cap, nb::handle sinks_array,
                     nb::handle decoding_batches, nb::handle causal_corner, nb::handle query_positions_array,
                     nb::handle key_begin_array, nb::handle key_end_array, nb::handle tree_mask_array,
-                    nb::handle page_size, nb::handle precision, nb::handle key_format,
-                    nb::handle value_format, nb::handle return_lse, nb::handle out,
+                    nb::handle attn_mask_slopes_array, nb::handle page_size, nb::handle precision,
+                    nb::handle key_format, nb::handle value_format, nb::handle return_lse, nb::handle out,
                     nb::handle context_object) {
     Context& context = Context::of(context_object);
     Tensor query(query_array, input("query", kActivations));
@@ -124,6 +125,7 @@ nb::tuple attention(nb::handle query_array, nb::handle key_array, nb::handle val
     Tensor key_begin(key_begin_array, optional_index_input("key_begin"));
     Tensor key_end(key_end_array, optional_index_input("key_end"));
     Tensor tree_mask(tree_mask_array, optional_index_input("tree_mask"));
+    Tensor attn_mask_slopes(attn_mask_slopes_array, optional_input("attn_mask_slopes", bit(QUIRE_F32)));
     if (query.rank() != 4) query.require_rank(3, "[n, H, D] or [B, S, H, D]");
     if (key.rank() != 4) key.require_rank(3, "[slots, Hk, D] or [B, T, Hk, D]");
     value.require_rank(key.rank(), key.rank() == 4 ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]");
@@ -169,6 +171,7 @@ nb::tuple attention(nb::handle query_array, nb::handle key_array, nb::handle val
     args.key_begin = key_begin;
     args.key_end = key_end;
     args.tree_mask = tree_mask;
+    args.attn_mask_slopes = attn_mask_slopes;
     args.output = output_tensor;
     args.lse = lse_tensor;
     Plan plan = context.attention.find_or_make(context.handle(), desc);
@@ -186,9 +189,9 @@ void bind_attention(nb::module_& module) {
            arg("window_left") = -1, arg("window_right") = -1, arg("logits_soft_cap") = 0,
            arg("sinks") = nb::none(), arg("decoding_batches") = 0, arg("causal_corner") = "bottom_right",
            arg("query_positions") = nb::none(), arg("key_begin") = nb::none(), arg("key_end") = nb::none(),
-           arg("tree_mask") = nb::none(), arg("page_size") = 0, arg("precision") = "highest",
-           arg("key_format") = nb::none(), arg("value_format") = nb::none(), arg("return_lse") = false,
-           arg("out") = nb::none(), arg("context") = nb::none());
+           arg("tree_mask") = nb::none(), arg("attn_mask_slopes") = nb::none(), arg("page_size") = 0,
+           arg("precision") = "highest", arg("key_format") = nb::none(), arg("value_format") = nb::none(),
+           arg("return_lse") = false, arg("out") = nb::none(), arg("context") = nb::none());
 }
 
 }  // namespace quire_python

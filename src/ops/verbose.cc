@@ -74,20 +74,24 @@ std::string problem_text(const ReadProblem& p) {
            number("repeat", p.spec->repeat) + word("type", type_name(p.spec->type));
 }
 
-// Of what attend_rows and attend_tiles take for this call; with a mask, a panel takes either softmax.
+// Of what attend_rows and attend_tiles take for this call; with a mask, a panel takes either softmax, and
+// with a map of it a block takes either set of kernels.
 void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNames* names) {
     for (int64_t b = 0; b < p.B; ++b) {
         const int64_t rows = p.queries(b) * plan.spec.group();
         if (rows == 0) continue;
         if (rows <= jit::kMaxDecodeRows) {
-            names->add(p.num_terms ? plan.decode_bias[rows] : plan.decode[rows]);
+            if (p.num_terms) names->add(plan.decode_bias[rows]);
+            if (!p.num_terms || p.mask_map) names->add(plan.decode[rows]);
             continue;
         }
         names->add(plan.pack);
-        const jit::TileKernels* tile = p.num_terms ? plan.tile_bias : plan.tile;
         const int64_t left = rows % plan.panel_rows(), lanes = plan.target->lanes();
-        if (rows >= plan.panel_rows()) names->add(tile[plan.panel_vecs]);
-        if (left > 0) names->add(tile[(left + lanes - 1) / lanes]);
+        for (const jit::TileKernels* tile : {plan.tile_bias, plan.tile}) {
+            if (tile == plan.tile ? p.num_terms && !p.mask_map : !p.num_terms) continue;
+            if (rows >= plan.panel_rows()) names->add(tile[plan.panel_vecs]);
+            if (left > 0) names->add(tile[(left + lanes - 1) / lanes]);
+        }
     }
 }
 
@@ -103,7 +107,7 @@ std::string kernels_text(const Run& run) {
     }
     if (const AttentionPlan* plan = run.attention_plan(); plan != nullptr && plan->target->jit()) {
         add_kernels(*plan, run.attention, &names);
-        if (run.phase_items(Run::kMerge) > 0) names.add(plan->merge);
+        if (run.merges() > 0) names.add(plan->merge);
     }
     return names.text();
 }

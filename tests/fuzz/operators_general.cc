@@ -43,6 +43,8 @@ void add_mask(Source& source, const Batch& batch, int64_t H, Attention* b) {
     }
     const auto type = source.pick<quire_type>({QUIRE_F32, QUIRE_F16, QUIRE_BF16, QUIRE_BOOL});
     QUIRE_FUZZ_ADD(*b, attn_mask, Role::input, type, shape);
+    if (type != QUIRE_BOOL && source.chance(64))
+        QUIRE_FUZZ_ADD(*b, attn_mask_slopes, Role::input, QUIRE_F32, {H});
 }
 
 void add_options(Source& source, const Batch& batch, int64_t H, Attention* b) {

@@ -47,7 +47,7 @@ static void use(void* library, int threads) {
     void (*plan_destroy)(quire_plan*);
     quire_tensor (*tensor_of)(void*, quire_type, int32_t, const int64_t*);
     const int64_t shape[] = {kQueries, kHeads, kDim};
-    quire_context_options options = {sizeof options, NULL, 1, 0, NULL, NULL};
+    quire_context_options options = {sizeof options, NULL, 1, 0, NULL, NULL, 0};
     quire_attention_desc desc;
     quire_attention_args args = {0};
     quire_tensor in, out;

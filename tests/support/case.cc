@@ -85,7 +85,8 @@ std::string Case::name() const {
     if (has_window) out << " window:" << window_left << "," << window_right;
     if (soft_cap != 0) out << " cap:" << soft_cap;
     if (mask_rank != 0)
-        out << " mask" << mask_rank << (mask_shared ? "shared:" : ":") << type_name(mask_type);
+        out << " mask" << mask_rank << (mask_shared ? "shared:" : ":") << type_name(mask_type)
+            << (mask_runs ? " runs" : "") << (has_slopes() ? " slopes" : "");
     if (tree) out << " tree";
     if (sinks) out << " sinks";
     if (decoding_batches != 0) out << " decoding:" << decoding_batches;

@@ -47,6 +47,8 @@ struct Case {
     int mask_rank = 0;                 // 0: no mask
     bool mask_shared = false;          // rank 3: [1, n, columns], not [H, n, columns]
     quire_type mask_type = QUIRE_F32;  // or F16, BF16, BOOL
+    bool mask_runs = false;            // long runs of 0 and of -inf, as runtimes make them; else numbers
+    bool mask_slopes = false;          // attn_mask_slopes, but for a BOOL mask
     bool tree = false;                 // tree_mask, drawn
     bool sinks = false;
     int64_t decoding_batches = 0;
@@ -55,6 +57,7 @@ struct Case {
     uint64_t order_seed = 1;  // of the order of sequences or pages
 
     int group() const { return H / Hk; }
+    bool has_slopes() const { return mask_slopes && mask_rank != 0 && mask_type != QUIRE_BOOL; }
     int64_t B() const { return int64_t(sequences.size()); }
     int64_t n() const;               // query tokens of all sequences
     int64_t all_keys() const;        // kvstarts[B]

@@ -124,6 +124,8 @@ void add_options(Cover* cover) {
         c->mask_shared = i == 6;
         c->mask_type = types[i % 4];
     });
+    cover->factor(3, [](Case* c, int i) { c->mask_runs = i > 0; });
+    cover->factor(3, [](Case* c, int i) { c->mask_slopes = i == 1; });
     cover->factor(4, [](Case* c, int i) { c->tree = i == 1; });
     cover->factor(2, [](Case* c, int i) { c->sinks = i == 1; });
     cover->factor(3, [](Case* c, int i) { c->decoding_batches = i; });

@@ -90,6 +90,8 @@ void draw_options(const Draw& draw, Case* c) {
     c->mask_rank = chance(60) ? 0 : between(2, 3);
     c->mask_shared = chance(30);
     c->mask_type = one_of({QUIRE_F32, QUIRE_F16, QUIRE_BF16, QUIRE_BOOL});
+    c->mask_runs = chance(60);
+    c->mask_slopes = chance(25);
     // The words of a token's tree depend on its batch mates where there are more than one.
     c->tree = !draw.long_sequences && chance(20);
     c->decoding_batches = between<int64_t>(0, c->B());

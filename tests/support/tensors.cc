@@ -111,6 +111,7 @@ Tensors::Tensors(const Case& c) : spec(c) {
     make_cache(&key, spec.key_format, spec.D);
     make_cache(&value, spec.value_format, spec.Dv);
     make_mask();
+    make_slopes();
     make_tree();
     make_sinks();
     make_outputs();
@@ -259,7 +260,34 @@ void Tensors::make_cache(CacheSide* side, const quire_format& format, int dim) {
     }
 }
 
-// Normal numbers, one in eight -inf; in one row of six all are.
+// Normal numbers, one in eight -inf; in one row of six all are. Or runs: the sequence has a range and a gap
+// in it, a token sees a little more or less than the one before, some see nothing, and some have a number in
+// one place.
+void Tensors::make_mask_row(int64_t token, int h, int64_t b) {
+    const int64_t keys = spec.sequences[size_t(b)].keys, i = token - first_token(b);
+    Random random(spec.seed, kMask, spec.id(b), uint64_t(i), uint64_t(h));
+    const bool blind = random.below(6) == 0;
+    if (!spec.mask_runs) {
+        for (int64_t t = 0; t < keys; ++t) {
+            const float number = random.normal();
+            set_mask(token, h, b, t, blind || random.below(8) == 0 ? -INFINITY : number);
+        }
+        return;
+    }
+    Random shared(spec.seed, kMask, spec.id(b));
+    const auto below = [](Random* from, int64_t limit) { return from->between(0, limit); };
+    const int64_t begin = shared.chance(0.5) ? 0 : below(&shared, keys),
+                  end = begin + below(&shared, keys - begin) + i;
+    const int64_t gap = below(&shared, keys),
+                  gap_end = shared.chance(0.5) ? gap : gap + below(&shared, keys - gap);
+    const int64_t special = random.chance(0.2) ? below(&random, keys) : -1;
+    const float number = random.normal();
+    for (int64_t t = 0; t < keys; ++t) {
+        const bool seen = !blind && t >= begin && t < end && !(t >= gap && t < gap_end);
+        set_mask(token, h, b, t, t == special ? number : seen ? (t % 7 == 0 ? -0.f : 0.f) : -INFINITY);
+    }
+}
+
 void Tensors::make_mask() {
     if (spec.mask_rank == 0) return;
     const int heads = spec.mask_rank == 3 && !spec.mask_shared ? spec.H : 1;
@@ -271,14 +299,18 @@ void Tensors::make_mask() {
     fill_dead(spec.clean, &mask, spec.mask_type);
     for (int64_t b = 0; b < spec.B(); ++b)
         for (int64_t token = first_token(b); token < first_token(b + 1); ++token)
-            for (int h = 0; h < heads; ++h) {
-                Random random(spec.seed, kMask, spec.id(b), uint64_t(token - first_token(b)), uint64_t(h));
-                const bool blind = random.below(6) == 0;
-                for (int64_t t = 0; t < spec.sequences[size_t(b)].keys; ++t) {
-                    const float number = random.normal();
-                    set_mask(token, h, b, t, blind || random.below(8) == 0 ? -INFINITY : number);
-                }
-            }
+            for (int h = 0; h < heads; ++h) make_mask_row(token, h, b);
+}
+
+void Tensors::make_slopes() {
+    if (!spec.has_slopes()) return;
+    const int64_t shape[] = {spec.H};
+    slopes_view = quire_tensor_of(nullptr, QUIRE_F32, 1, shape);
+    if (spec.spread) slopes_view.strides[0] = 3;
+    slopes = allocate(&slopes_view);
+    fill_dead(spec.clean, &slopes, QUIRE_F32);
+    for (int h = 0; h < spec.H; ++h)
+        store_number(QUIRE_F32, element(slopes_view, h, 0), 0, h % 4 == 3 ? 0.f : 1.f / float(h + 1));
 }
 
 // New keys are seen or not by turns of chance; words past the sequence's own are never read as bits that
@@ -350,7 +382,9 @@ float Tensors::mask_at(int64_t token, int h, int64_t b, int64_t t) const {
     if (spec.mask_rank == 0) return 0;
     const char* at = mask_element(*this, token, h, key_starts_[size_t(b)] + t);
     if (spec.mask_type == QUIRE_BOOL) return *at != 0 ? 0.f : -INFINITY;
-    return load_number(spec.mask_type, at, 0);
+    const float number = load_number(spec.mask_type, at, 0);
+    if (!spec.has_slopes() || number == -INFINITY) return number;
+    return load_number(QUIRE_F32, element(slopes_view, h, 0), 0) * number;
 }
 
 void Tensors::set_mask(int64_t token, int h, int64_t b, int64_t t, float number) {
@@ -383,6 +417,7 @@ quire_attention_args Tensors::args() const {
     a.kvstarts = &kvstarts_view;
     a.cachestarts = spec.placement == Placement::dense ? nullptr : &cachestarts_view;
     a.attn_mask = spec.mask_rank != 0 ? &mask_view : nullptr;
+    a.attn_mask_slopes = spec.has_slopes() ? &slopes_view : nullptr;
     a.sinks = spec.sinks ? &sinks_view : nullptr;
     a.decoding_batches = spec.decoding_batches;
     a.output = &output_view;
@@ -400,6 +435,7 @@ std::vector<GuardedBuffer*> Tensors::inputs() {
     if (is_quantised(key.format)) all.push_back(&key.scales);
     if (is_quantised(value.format)) all.push_back(&value.scales);
     if (spec.mask_rank != 0) all.push_back(&mask);
+    if (spec.has_slopes()) all.push_back(&slopes);
     if (spec.tree) all.push_back(&tree);
     if (spec.sinks) all.push_back(&sinks);
     return all;

@@ -30,9 +30,9 @@ public:
 
     const Case spec;
     CacheSide key, value;
-    GuardedBuffer query, mask, tree, sinks, seqstarts, kvstarts, cachestarts, positions, key_begin, key_end,
-        output, lse;
-    quire_tensor query_view, mask_view, tree_view, sinks_view, seqstarts_view, kvstarts_view,
+    GuardedBuffer query, mask, tree, sinks, slopes, seqstarts, kvstarts, cachestarts, positions, key_begin,
+        key_end, output, lse;
+    quire_tensor query_view, mask_view, tree_view, sinks_view, slopes_view, seqstarts_view, kvstarts_view,
         cachestarts_view, positions_view, key_begin_view, key_end_view, output_view, lse_view;
 
     int64_t slots() const { return slots_; }
@@ -67,6 +67,8 @@ private:
     void make_query();
     void make_cache(CacheSide* side, const quire_format& format, int dim);
     void make_mask();
+    void make_mask_row(int64_t token, int h, int64_t b);
+    void make_slopes();
     void make_tree();
     void make_sinks();
     void make_outputs();
