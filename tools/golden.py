@@ -20,14 +20,20 @@ DIRECTORY = Path(__file__).resolve().parent.parent / "tests/golden"
 TARGETS = "avx2", "avx512_vnni"
 # As small as shows every part: two vectors a row (one on AVX-512), two groups, two query rows.
 SHAPE = "--heads 4 --kv-heads 2 --head-dim 16 --group 8".split()
-# Names of kernels without their target, by the cache of the plan that has them.
-KERNELS = {
-    "int8": """scales_d16_int8_gr8_f16 decode_qk_d16_r2_int8_gr8_f16 decode_softmax
-        decode_pv_d16_r2_int8_gr8_f16
-        append_d16_f32_int8_gr8_f16 merge_d16 pack_values_d16_int8_gr8_f16
+# Options of quire_dump, and names of kernels that such a plan has, without their target.
+KERNELS = (
+    (
+        "--cache int8",
+        """scales_d16_int8_gr8_f16 decode_qk_d16_r2_int8_gr8_f16 decode_softmax
+        decode_pv_d16_r2_int8_gr8_f16 append_d16_f32_int8_gr8_f16 merge_d16 pack_values_d16_int8_gr8_f16
         tile_qk_d16_stride16_w1 tile_softmax_w1_masked tile_pv_d16_stride16_w1""",
-    "int4": "decode_qk_d16_r2_int4_gr8_f16 decode_pv_d16_r2_int4_gr8_f16",
-}
+    ),
+    ("--cache int4", "decode_qk_d16_r2_int4_gr8_f16 decode_pv_d16_r2_int4_gr8_f16"),
+    (
+        "--cache int8 --precision high --heads 8 --head-dim 128 --group 32",
+        "decode_qk_d128_r4_int8_gr32_f16_words decode_weights_d128_r4_int8_gr32_f16_words",
+    ),
+)
 
 LINE = re.compile(r"^ *([0-9a-f]+)  ([0-9a-f]+)(?: +([^;]*?))?(?: +; (.*))?$")
 ADDRESS = re.compile(r"0x([0-9A-F]{16})")
@@ -70,9 +76,9 @@ def generate(program):
     """file name -> text of every golden listing."""
     found = {}
     for target in TARGETS:
-        for cache, kernels in KERNELS.items():
+        for options, kernels in KERNELS:
             with tempfile.TemporaryDirectory() as out:
-                command = [program, "--target", target, "--cache", cache, *SHAPE, "--out", out]
+                command = [program, "--target", target, *SHAPE, *options.split(), "--out", out]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
                 for kernel in kernels.split():
                     path = Path(out, f"{kernel}_{target}.lst")

@@ -20,12 +20,14 @@ constexpr char kUsage[] =
     "  --group N            values that share a scale (32; of int8 and int4)\n"
     "  --scale-type TYPE    f32, f16 (f16)\n"
     "  --type TYPE          of query, output and new keys: f32, f16, bf16 (f32)\n"
+    "  --precision NAME     highest, high, medium (highest)\n"
     "  --alibi              --soft-cap\n"
     "  --only TEXT          kernels whose names contain it\n"
     "  --print              to standard output too\n";
 
 struct Options {
-    std::string out = ".", target = "avx2", cache = "int8", scale_type = "f16", type = "f32", only;
+    std::string out = ".", target = "avx2", cache = "int8", scale_type = "f16", type = "f32",
+                precision = "highest", only;
     int heads = 32, kv_heads = 8, head_dim = 128, value_head_dim = 0, group = 32;
     bool alibi = false, soft_cap = false, print = false;
 };
@@ -51,6 +53,7 @@ Status parse(int count, char** arguments, Options* o) {
         {"--cache", &o->cache, nullptr, nullptr},
         {"--scale-type", &o->scale_type, nullptr, nullptr},
         {"--type", &o->type, nullptr, nullptr},
+        {"--precision", &o->precision, nullptr, nullptr},
         {"--only", &o->only, nullptr, nullptr},
         {"--heads", nullptr, &o->heads, nullptr},
         {"--kv-heads", nullptr, &o->kv_heads, nullptr},
@@ -91,6 +94,15 @@ Status parse_type(const char* name, const std::string& text, quire_type* type) {
     return invalid("%s is \"%s\": must be one of %s", name, text.c_str(), names.c_str());
 }
 
+Status parse_precision(const std::string& text, quire_precision* precision) {
+    if (text != "highest" && text != "high" && text != "medium")
+        return invalid("--precision is \"%s\": must be one of highest, high, medium", text.c_str());
+    *precision = text == "highest" ? QUIRE_PRECISION_HIGHEST
+                 : text == "high"  ? QUIRE_PRECISION_HIGH
+                                   : QUIRE_PRECISION_MEDIUM;
+    return {};
+}
+
 Status make_spec(const Options& o, AttentionSpec* attention, AppendSpec* append) {
     quire_format format = {QUIRE_NONE, 0, QUIRE_NONE};
     quire_type type = QUIRE_NONE;
@@ -108,6 +120,7 @@ Status make_spec(const Options& o, AttentionSpec* attention, AppendSpec* append)
     desc.value_head_dim = o.value_head_dim;
     desc.type = type;
     desc.key_format = desc.value_format = format;
+    QUIRE_TRY(parse_precision(o.precision, &desc.precision));
     desc.is_alibi = o.alibi;
     desc.logits_soft_cap = o.soft_cap ? 30.f : 0.f;
     QUIRE_TRY(check_attention_desc(desc, attention));

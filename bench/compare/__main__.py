@@ -74,6 +74,7 @@ def main():
         "machine": machine_name(),
         "date": now.strftime("%Y-%m-%d %H:%M UTC"),
         "command": shlex.join(["./dev", "compare", *sys.argv[1:]]),
+        "load": os.getloadavg()[0],  # of others: before the first peer
         "threads": options.threads,
         "versions": {},
         "shapes": [],

@@ -18,6 +18,10 @@ def best_of_quire(rows):
     return min(accurate or good, key=lambda r: r["time_min_ms"], default=None)
 
 
+def ms(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def error_text(error):
     return f"{100 * error:.2g} %" if error >= 1e-4 else f"{error:.0e}"
 
@@ -27,7 +31,7 @@ def row_of(row, unit):
     if "time_ms" not in row:
         return f"| {name} | failed | | | | | | {row.get('failed', '')} |"
     ratio = f"{row['time_min_ms'] / unit:.2f}" if unit else ""
-    times = f"{row['time_min_ms']:.3g} ms | {row['time_ms']:.3g} ms | {100 * row['spread']:.0f} %"
+    times = f"{ms(row['time_min_ms'])} ms | {ms(row['time_ms'])} ms | {100 * row['spread']:.0f} %"
     speed = f"{row['cache_gb_per_s']:.1f}"
     return f"| {name} | {times} | {ratio} | {speed} | {error_text(row['error'])} | {row['note']} |"
 
@@ -50,7 +54,10 @@ def markdown(result, picture):
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     lines = ["# Peers side by side", "", "Written by the command below; not edited by hand.", ""]
     lines += [f"- machine: {result['machine']}", f"- date: {result['date']}", f"- versions: {versions}"]
-    lines += [f"- command: `{result['command']}`", ""]
+    lines += [f"- command: `{result['command']}`"]
+    if "load" in result:
+        lines.append(f"- load average before it began: {result['load']:.1f}")
+    lines.append("")
     for shape in result["shapes"]:
         lines += [f"## {title_of(shape)}", ""]
         if shape is result["shapes"][0]:
@@ -78,7 +85,7 @@ def readme_part(result, directory):
     lines += ["| | least | median | error against float64 |", "| --- | --- | --- | --- |"]
     for row in rows:
         if "time_ms" in row:
-            times = f"{row['time_min_ms']:.3g} ms | {row['time_ms']:.3g} ms"
+            times = f"{ms(row['time_min_ms'])} ms | {ms(row['time_ms'])} ms"
             lines.append(f"| {row['peer']} {row['variant']} | {times} | {error_text(row['error'])} |")
     failed = [f"{row['peer']} {row['variant']}" for row in rows if "time_ms" not in row]
     if failed:

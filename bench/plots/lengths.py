@@ -54,7 +54,7 @@ def draw(result, peers, stem):
                 lambda keys, _: f"{keys / 1024:g}k" if keys >= 1024 else f"{keys:g}"
             )
             time_axis(axes.yaxis)
-            axes.legend(loc="upper left", fontsize=7)
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, fontsize=7.5)
         sign(figure, result, colours)
 
     def draw_peers(axes):
@@ -69,4 +69,4 @@ def draw(result, peers, stem):
         axes.fill_between(lengths, low, high, color="#8c959f", alpha=0.35, label="quire, all formats")
         axes.set_title("Peers", loc="left")
 
-    return save(stem, picture, size=(8.4, 4.8))
+    return save(stem, picture, size=(8.4, 5.4))

@@ -10,6 +10,10 @@ def title_of(shape):
     return f"prefill, {shape['query_len']} on {shape['kv_len']} keys"
 
 
+def ms(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def error_text(error):
     return f"{100 * error:.2g} %" if error >= 1e-4 else f"{error:.0e}"
 
@@ -23,7 +27,7 @@ def panel(axes, shape, peers):
         axes.plot(
             [row["time_min_ms"], row["time_ms"]], [name, name], color=peers.colour(row["peer"]), linewidth=2
         )
-        text = f" {row['time_min_ms']:.3g} ms, error {error_text(row['error'])}"
+        text = f" {ms(row['time_min_ms'])} ms, error {error_text(row['error'])}"
         axes.text(max(row["time_min_ms"], row["time_ms"]), name, text, va="center", fontsize=6.5)
     axes.set_xscale("log")
     axes.set_xlim(min(times) / 1.6, max(row["time_ms"] for row in rows) * 8)

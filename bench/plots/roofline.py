@@ -30,7 +30,7 @@ def draw(result, stem):
         halfway = ridge * 0.55
         axes.annotate(
             *(f"DRAM read {read:.1f} GB/s", (halfway, halfway * read)),
-            **dict(xytext=(-9, 0), textcoords="offset points", ha="right", color=colours["dim"], fontsize=9),
+            **dict(xytext=(8, -6), textcoords="offset points", color=colours["dim"], fontsize=9),
         )
         axes.annotate(
             *(f"float32 FMA {peak:.0f} GFLOP/s", (high, peak)),

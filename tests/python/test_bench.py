@@ -2,12 +2,14 @@
 
 import csv
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 PROGRAM = Path(__file__).resolve().parents[2] / "build/release/quire_bench"
+SCHEDULE = PROGRAM.with_name("quire_schedule")
 pytestmark = pytest.mark.skipif(
     not PROGRAM.exists(), reason=f"{PROGRAM} IS NOT BUILT: quire_bench not tested"
 )
@@ -136,3 +138,26 @@ def test_unwritable():
     done = bench("--json", "/nonexistent/out.json", *SMALL)
     assert done.returncode == 1
     assert "can't write /nonexistent/out.json" in done.stderr
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_schedule(threads):
+    """Every work item of a call is run once, and no thread runs two at a time."""
+    if threads > (os.cpu_count() or 1):
+        pytest.skip(f"this machine has fewer than {threads} processors")
+    shape = ["--kv-len", "4096", "--threads", str(threads), "--warm", "1", "--cache", "f32"]
+    done = subprocess.run([SCHEDULE, *shape], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["workload"] == f"decode/f32/kv4096/t{threads}/warm" and result["threads"] == threads
+    parts = {"attend": [], "merge": []}
+    for item in sorted(result["items"], key=lambda item: item["item"]):
+        parts[item["phase"]].append(item["item"])
+    assert parts["attend"] == list(range(8 * 4))  # kv heads, 1024 keys each
+    assert parts["merge"] == list(range(len(parts["merge"]))) and parts["merge"]
+    for thread in range(threads):
+        spans = [(i["begin_us"], i["end_us"]) for i in result["items"] if i["thread"] == thread]
+        assert spans == sorted(spans)
+        assert all(begin >= end for (_, end), (begin, _) in zip(spans, spans[1:]))
+    several = subprocess.run([SCHEDULE, *shape, "--batch", "1,2"], capture_output=True, text=True)
+    assert several.returncode == 2 and "2 workloads: must be one" in several.stderr
