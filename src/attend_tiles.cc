@@ -206,7 +206,7 @@ void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, co
     const int group = plan.spec.group();
     for (int64_t begin = item.key_begin; begin < item.key_end; begin += plan.tile_keys) {
         const int64_t count = std::min<int64_t>(plan.tile_keys, item.key_end - begin);
-        if (!problem.look(item.b, item.row_begin / group, (item.row_end - 1) / group, begin, count).seen)
+        if (!problem.is_seen(item.b, item.row_begin / group, (item.row_end - 1) / group, begin, count))
             continue;
         s.addresses->set(problem.cache, item.b, item.kv_head, begin, count, 0);
         pack_tile(plan, *s.addresses, s);

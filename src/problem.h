@@ -103,6 +103,7 @@ struct AttentionProblem {
     // Of keys begin .. begin + count: those that query i sees, counted from begin.
     KeyRange visible_in(int64_t b, int64_t i, int64_t begin, int64_t count) const;
     BlockView look(int64_t b, int64_t first, int64_t last, int64_t begin, int64_t count) const;
+    bool is_seen(int64_t b, int64_t first, int64_t last, int64_t begin, int64_t count) const;  // look().seen
     float sink(int head) const { return sinks[head * sink_stride]; }
     // Drops among the probabilities that query i, head h gives keys begin .. begin + count.
     void drop(int64_t b, int64_t i, int h, int64_t begin, int64_t count, float* probabilities,

@@ -186,6 +186,15 @@ KeyRange AttentionProblem::visible_in(int64_t b, int64_t i, int64_t begin, int64
     return {0, 0};
 }
 
+bool AttentionProblem::is_seen(int64_t b, int64_t first, int64_t last, int64_t begin, int64_t count) const {
+    bool seen = mask_map == nullptr;
+    for (int64_t i = last; !seen && i >= first; --i) {
+        const KeyRange in = visible_in(b, i, begin, count);
+        seen = in.begin < in.end;
+    }
+    return seen;
+}
+
 BlockView AttentionProblem::look(int64_t b, int64_t first, int64_t last, int64_t begin, int64_t count) const {
     if (!mask_map) return {true, num_terms > 0, false};
     BlockView view{false, false, false};

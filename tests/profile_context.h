@@ -18,11 +18,12 @@ namespace quire::test {
 
 class LoggedContext {
 public:
-    explicit LoggedContext(int threads = 1, const char* target = nullptr) {
+    explicit LoggedContext(int threads = 1, const char* target = nullptr, bool quiet = false) {
         quire_context_options options = {};
         options.struct_size = sizeof options;
         options.num_threads = threads;
         options.target = target;
+        options.quiet = quiet;
         options.log = [](void* user, const char* line) {
             static_cast<LoggedContext*>(user)->lines.push_back(line);
         };

@@ -120,6 +120,20 @@ TEST(Verbose, EveryOperatorSaysItsCalls) {
     }
 }
 
+TEST(Verbose, QuietContextsSayNothing) {
+    const Variable variable("QUIRE_VERBOSE", "2");
+    LoggedContext logged(1, nullptr, true);
+    AttentionCall call;
+    call.result(logged.context);
+    EXPECT_TRUE(logged.lines.empty());
+    quire_context_options options = {};
+    options.struct_size = sizeof options;
+    options.quiet = 2;
+    quire_context* none = nullptr;
+    EXPECT_EQ(quire_context_create(&options, &none), QUIRE_INVALID_ARGUMENT);
+    EXPECT_STREQ(quire_last_error(), "quiet is 2: must be 0 to 1");
+}
+
 TEST(Verbose, SlicesAreOneCall) {
     const Variable variable("QUIRE_VERBOSE", "1");
     LoggedContext logged;
