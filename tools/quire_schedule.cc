@@ -44,10 +44,21 @@ private:
     std::atomic<int> arrived_{0}, turn_{0};
 };
 
+const char* name_of(int phase) {
+    switch (phase) {
+        case Run::kAppend: return "append";
+        case Run::kInputs: return "inputs";
+        case Run::kCopies: return "copies";
+        case Run::kRead: return "read";
+        case Run::kScan: return "scan";
+        case Run::kAttend: return "attend";
+        case Run::kOutputs: return "outputs";
+        default: return "other";
+    }
+}
+
 // What run_slice of src/execute.cc does, with the time of every item.
 std::vector<Span> run_slice_timed(Run& run, int index, Barrier& barrier) {
-    constexpr const char* names[Run::kPhases] = {"append", "inputs", "copies", "read",
-                                                 "attend", "merge",  "outputs"};
     std::vector<Span> spans;
     spans.reserve(1 << 16);
     run.prepare_worker(index);
@@ -58,7 +69,7 @@ std::vector<Span> run_slice_timed(Run& run, int index, Barrier& barrier) {
         for (int64_t i = run.next(phase); i < items; i = run.next(phase)) {
             const auto begin = Clock::now();
             run.run_item(phase, i, index);
-            spans.push_back({names[phase], i, begin, Clock::now()});
+            spans.push_back({name_of(phase), i, begin, Clock::now()});
         }
     }
     return spans;
