@@ -171,7 +171,7 @@ TEST(StructSize, Prediction) {
 // An older program's struct ends before a field: the field has its default, whatever lies behind the struct.
 TEST(StructSize, ShorterMeansDefaults) {
     AttentionCall older, usual;
-    usual.args.key_begin = usual.args.key_end = usual.args.tree_mask = nullptr;
+    usual.args.key_begin = usual.args.key_end = usual.args.tree_mask = usual.args.attn_mask_slopes = nullptr;
     older.args.struct_size = offsetof(quire_attention_args, key_begin);
     EXPECT_EQ(older.result(inline_context()), usual.result(inline_context()));
 

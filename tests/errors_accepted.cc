@@ -291,7 +291,8 @@ TEST(Accepted, OneSequenceWithoutQueries) {
 
 TEST(Accepted, NoKeys) {
     AttentionCall c;
-    c.args.attn_mask = c.args.sinks = c.args.key_begin = c.args.key_end = c.args.tree_mask = nullptr;
+    c.args.attn_mask = c.args.attn_mask_slopes = c.args.sinks = nullptr;
+    c.args.key_begin = c.args.key_end = c.args.tree_mask = nullptr;
     entry(c.kvstarts, 1) = entry(c.kvstarts, 2) = 0;
     make_empty({&c.key, &c.value, &c.key_scale});
     c.cachestarts.shape[1] = 0;

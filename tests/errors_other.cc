@@ -79,7 +79,7 @@ constexpr char kNames[] = "portable, avx2, avx2_vnni, avx512, avx512_vnni, avx51
 TEST(ErrorsContext, Options) {
     const std::vector<WrongContext> rows = {
         {"no struct size", [](quire_context_options& o) { o.struct_size = 0; },
-         "options.struct_size is 0: must be sizeof the struct, 48"},
+         "options.struct_size is 0: must be sizeof the struct, 56"},
         {"unknown target", [](quire_context_options& o) { o.target = "sse9"; },
          "target is \"sse9\": must be one of portable, avx2, avx2_vnni, avx512, avx512_vnni, "
          "avx512_vnni_bf16"},
