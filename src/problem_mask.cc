@@ -1,6 +1,7 @@
 #include "src/problem_mask.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/problem.h"
 
@@ -38,33 +39,41 @@ struct Run {  // visible keys of a block, from the first to the last
     bool plain;
 };
 
+// A caller's mask may lie at any address.
+template <typename T>
+T load(const char* mask, int64_t j) {
+    T x;
+    std::memcpy(&x, mask + j * int64_t(sizeof x), sizeof x);
+    return x;
+}
+
 // The loop over all elements has no branch, so that compilers make vectors of it.
 template <typename T, typename Meaning>
-Run scan_block(const T* mask, int64_t begin, int64_t count, const Meaning& is) {
+Run scan_block(const char* mask, int64_t begin, int64_t count, const Meaning& is) {
     T not_hidden = 0, not_plain = 0;
     for (int64_t j = 0; j < count; ++j) {
-        not_hidden |= is.not_hidden(mask[j]);
-        not_plain |= is.not_plain(mask[j]);
+        not_hidden |= is.not_hidden(load<T>(mask, j));
+        not_plain |= is.not_plain(load<T>(mask, j));
     }
     if (not_plain == 0) return {begin, begin + count, true};
     if (not_hidden == 0) return {begin, begin, true};
     int64_t first = 0, last = count;
-    while (is.is_hidden(mask[first])) ++first;
-    while (is.is_hidden(mask[last - 1])) --last;
-    const bool plain = std::all_of(mask + first, mask + last, [&](T x) { return is.is_plain(x); });
+    while (is.is_hidden(load<T>(mask, first))) ++first;
+    while (is.is_hidden(load<T>(mask, last - 1))) --last;
+    bool plain = true;
+    for (int64_t j = first; j < last; ++j) plain = plain && is.is_plain(load<T>(mask, j));
     return {begin + first, begin + last, plain};
 }
 
 // A block is plain where its visible keys are all those of the row's range: no gap before, in or after them.
 template <typename T, typename Meaning>
-KeyRange scan_row(const char* base, int64_t keys, const Meaning& is, MaskMap::Block* blocks) {
-    const T* mask = reinterpret_cast<const T*>(base);
+KeyRange scan_row(const char* mask, int64_t keys, const Meaning& is, MaskMap::Block* blocks) {
     KeyRange range{keys, 0};
     int64_t last = -1;   // the last block with a visible key
     bool to_end = true;  // whose keys are visible up to its end
     for (int64_t begin = 0, i = 0; begin < keys; begin += kKeys, ++i) {
         const int64_t count = std::min(kKeys, keys - begin);
-        const Run run = scan_block(mask + begin, begin, count, is);
+        const Run run = scan_block<T>(mask + begin * int64_t(sizeof(T)), begin, count, is);
         blocks[i] = run.begin == run.end ? MaskMap::hidden : run.plain ? MaskMap::plain : MaskMap::mixed;
         if (run.begin == run.end) continue;
         if (last >= 0 && !to_end) blocks[last] = MaskMap::mixed;
