@@ -55,10 +55,10 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     plan->value_stride = values.padded();
     plan->key_scale_stride = keys.groups() ? keys.scales_stride() : 0;
     plan->value_scale_stride = values.groups() ? values.scales_stride() : 0;
-    if (spec.precision != QUIRE_PRECISION_HIGHEST) {
+    const bool lower = spec.precision != QUIRE_PRECISION_HIGHEST;
+    if (lower && jit::has_words(keys.format))
         plan->query_order = jit::word_order(keys.format, keys.dim, target.lanes());
-        plan->weight_stride = values.weight_stride();
-    }
+    if (lower && jit::has_words(values.format)) plan->weight_stride = values.weight_stride();
     choose_tiles(plan);
     return make_kernels(plan, keys, values, cache);
 }

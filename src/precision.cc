@@ -38,7 +38,7 @@ bool words_pay_for_values(const jit::RowKey& key) {
     if (!jit::has_words(key.format)) return false;
     const int lanes = key.target->lanes();
     const double dot = key.target->vnni ? 1 : 2;
-    const double interleave = (is_of_nibbles(key.format) ? 2.5 : 2) + (lanes == 16 ? 1 : 0);
+    const double interleave = is_of_nibbles(key.format) ? 2.5 : 2;
     const double mixed = scale_group(key.format) % lanes == 0 ? 0 : key.rows;
     const double weights = (2 + 6. * key.rows) * (key.weight_stride() / key.weight_lanes());
     return (key.vecs() * (interleave + mixed + key.rows * dot) + weights) / 2 <
