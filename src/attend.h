@@ -29,7 +29,9 @@ private:
 // Enough for any item of the plan.
 size_t scratch_floats(const AttentionPlan& plan);
 
+// `following`: the item that this thread runs next, or null; its first rows are fetched ahead.
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                 const Item* following,
                  Scratch& scratch, States& states);
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   Scratch& scratch, States& states);

@@ -158,7 +158,7 @@ void write_result(const AttentionPlan& plan, const AttentionProblem& p, const It
 }  // namespace
 
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                 Scratch& scratch, States& states) {
+                 const Item* following, Scratch& scratch, States& states) {
     const RowsState s = allocate(plan, scratch);
     const int64_t rows = item.row_end - item.row_begin;
     load_query(plan, problem, item, s);
@@ -167,15 +167,17 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     std::fill(s.output, s.output + rows * plan.value_stride, 0.f);
 
     RowAddresses *block = &s.addresses[0], *next = &s.addresses[1];
-    const auto set = [&](RowAddresses* to, int64_t begin) {
-        to->set(problem.cache, item.b, item.kv_head, begin, std::min<int64_t>(kBlock, item.key_end - begin),
+    const auto set = [&](RowAddresses* to, const Item& of, int64_t begin) {
+        if (begin >= of.key_end) return false;
+        to->set(problem.cache, of.b, of.kv_head, begin, std::min<int64_t>(kBlock, of.key_end - begin),
                 kBlock);
+        return true;
     };
-    if (item.key_begin < item.key_end) set(block, item.key_begin);
-    for (int64_t begin = item.key_begin; begin < item.key_end; begin += kBlock) {
-        const bool last = begin + kBlock >= item.key_end;
-        if (!last) set(next, begin + kBlock);
-        attend_block(plan, problem, item, *block, last ? *block : *next, s);
+    bool more = set(block, item, item.key_begin);
+    for (int64_t begin = item.key_begin; more; begin += kBlock) {
+        more = set(next, item, begin + kBlock);
+        const bool prefetches = more || (following && set(next, *following, following->key_begin));
+        attend_block(plan, problem, item, *block, prefetches ? *next : *block, s);
         std::swap(block, next);
     }
     write_result(plan, problem, item, s, states);

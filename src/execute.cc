@@ -157,7 +157,7 @@ void Run::prepare_worker(int worker) {
     scratch->reserve(scratch_floats_);
 }
 
-void Run::run_item(int phase, int64_t index, int worker) {
+void Run::run_item(int phase, int64_t index, int64_t following, int worker) {
     Scratch& scratch = *scratch_[worker];
     if (phase == kAppend) return append_item(*append_plan_, append, index, scratch);
     if (phase == kInputs || phase == kOutputs)
@@ -168,7 +168,7 @@ void Run::run_item(int phase, int64_t index, int worker) {
     if (phase == kRead) return reader_.run_item(index, scratch);
     if (phase == kScan) return mask_map_.run_item(index);
     const Item item = schedule_.item(index);
-    attend_item(item, scratch);
+    attend_item(item, following, scratch);
     if (item.parts > 1) merge_after(item, scratch);
 }
 
@@ -182,17 +182,31 @@ void Run::merge_after(const Item& item, Scratch& scratch) {
     merge_item(*attention_plan_, attention, schedule_.merge(merge), states_, merged);
 }
 
-void Run::attend_item(const Item& item, Scratch& scratch) {
+void Run::attend_item(const Item& item, int64_t following, Scratch& scratch) {
     const AttentionPlan& plan = *attention_plan_;
     const int group = plan.spec.group();
     if (!plan.target->jit()) {
         for (int64_t row = item.row_begin; row < item.row_end; ++row)
             portable::attend_row(attention, item.b, row / group, item.kv_head * group + int(row % group));
     } else if (attention.queries(item.b) * group <= jit::kMaxDecodeRows) {
-        attend_rows(plan, attention, item, scratch, states_);
+        Item next;
+        if (following >= 0) next = schedule_.item(following);
+        attend_rows(plan, attention, item, following < 0 ? nullptr : &next, scratch, states_);
     } else {
         attend_tiles(plan, attention, item, scratch, states_);
     }
+}
+
+// Neighbours go to one thread (Schedule::together) as long as there is enough for all.
+Run::Items Run::take(int phase, int threads) {
+    const int64_t items = phase_items(phase), most = phase == kAttend ? schedule_.together() : 1;
+    std::atomic<int64_t>& next = next_[phase];
+    int64_t begin = next.load(std::memory_order_relaxed), end = 0;
+    do {
+        if (begin >= items) return {items, items};
+        end = begin + std::clamp<int64_t>((items - begin) / (2 * threads), 1, most);
+    } while (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed));
+    return {begin, end};
 }
 
 // ---- slices ----
@@ -210,7 +224,9 @@ Status run_slice(Run& run, int index, int count, quire_barrier_fn barrier, void*
         if (items == 0) continue;
         if (!first && count > 1) barrier(user);
         first = false;
-        for (int64_t i = run.next(phase); i < items; i = run.next(phase)) run.run_item(phase, i, index);
+        run.share(phase, count, [&](int64_t item, int64_t following) {
+            run.run_item(phase, item, following, index);
+        });
     }
     return {};
 }
@@ -256,8 +272,9 @@ void Executor::run(Run& run) {
                 [&](int) {
                     FloatEnvironment environment;
                     const int worker = tbb::this_task_arena::current_thread_index();
-                    for (int64_t i = run.next(phase); i < items; i = run.next(phase))
-                        run.run_item(phase, i, worker);
+                    run.share(phase, threads, [&](int64_t item, int64_t following) {
+                        run.run_item(phase, item, following, worker);
+                    });
                 },
                 tbb::simple_partitioner());
         }

@@ -87,18 +87,27 @@ public:
     int64_t phase_items(int phase) const;
     // Merges of parts, each by the thread that attends to the last part.
     int64_t merges() const { return attention_plan_ ? schedule_.merges() : 0; }
-    // Memory of one worker, then items of a phase; a worker is used by one thread at a time.
+    // Memory of one worker, then items of a phase; a worker is used by one thread at a time. `following`: the item
+    // that it runs next, whose rows are fetched ahead, or -1.
     void prepare_worker(int worker);
-    void run_item(int phase, int64_t item, int worker);
+    void run_item(int phase, int64_t item, int64_t following, int worker);
 
-    // The next item of the phase for a slice, or >= phase_items.
-    int64_t next(int phase) { return next_[phase].fetch_add(1, std::memory_order_relaxed); }
+    // The share of one of `threads` that work at the phase: body(item, following), until none is left.
+    template <typename Body>
+    void share(int phase, int threads, const Body& body) {
+        for (Items taken = take(phase, threads); taken.begin < taken.end; taken = take(phase, threads))
+            for (int64_t i = taken.begin; i < taken.end; ++i) body(i, i + 1 < taken.end ? i + 1 : -1);
+    }
 
     // Drops the hold on the context and returns this run to it (src/context.cc).
     static void release(std::unique_ptr<Run> run);
 
 private:
-    void attend_item(const Item& item, Scratch& scratch);
+    struct Items {
+        int64_t begin, end;
+    };
+    Items take(int phase, int threads);
+    void attend_item(const Item& item, int64_t following, Scratch& scratch);
     void map_mask();
     void count_parts();
     void merge_after(const Item& item, Scratch& scratch);

@@ -31,6 +31,7 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
     group_ = plan.spec.group();
     kv_heads_ = plan.spec.Hk;
     items_ = merges_ = states_ = 0;
+    together_ = kv_heads_;
     sequences_.clear();
     if (problem.n == 0) return;
     for (int64_t b = 0; b < problem.B; ++b) {
@@ -41,6 +42,7 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
             s.block_rows = std::max<int64_t>(s.rows, 1);
             s.split = kDecodeSplit;
         } else {
+            together_ = 1;  // long items, which are to begin one by one
             s.block_rows = plan.tile_rows;
             if (problem.queries(b) <= kFewQueries || s.rows <= s.block_rows) s.split = kTileSplit;
         }
@@ -67,9 +69,10 @@ const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index
 Item Schedule::item(int64_t index) const {
     const Sequence& s = find(&Sequence::first_item, index);
     const int64_t b = &s - sequences_.data(), local = index - s.first_item;
-    const int64_t part = local % s.parts, head = local / s.parts % kv_heads_;
-    // Later rows see more keys under a causal mask: longest first.
-    const int64_t block = s.blocks - 1 - local / s.parts / kv_heads_;
+    // The heads of a part follow each other: where a row of the cache holds them all they share memory pages and
+    // cache lines. Later rows see more keys under a causal mask: longest first.
+    const int64_t head = local % kv_heads_, part = local / kv_heads_ % s.parts;
+    const int64_t block = s.blocks - 1 - local / kv_heads_ / s.parts;
     const int64_t row_begin = block * s.block_rows, row_end = std::min(row_begin + s.block_rows, s.rows);
     const int64_t state = s.first_state + (head * s.rows + row_begin) * s.parts + part;
     Item item{b, int(head), row_begin, row_end, 0, 0, part, s.parts, state};

@@ -58,19 +58,18 @@ const char* name_of(int phase) {
 }
 
 // What run_slice of src/execute.cc does, with the time of every item.
-std::vector<Span> run_slice_timed(Run& run, int index, Barrier& barrier) {
+std::vector<Span> run_slice_timed(Run& run, int index, int threads, Barrier& barrier) {
     std::vector<Span> spans;
     spans.reserve(1 << 16);
     run.prepare_worker(index);
     FloatEnvironment environment;
     for (int phase = 0; phase < Run::kPhases; ++phase) {
         barrier.wait();
-        const int64_t items = run.phase_items(phase);
-        for (int64_t i = run.next(phase); i < items; i = run.next(phase)) {
+        run.share(phase, threads, [&](int64_t item, int64_t following) {
             const auto begin = Clock::now();
-            run.run_item(phase, i, index);
-            spans.push_back({name_of(phase), i, begin, Clock::now()});
-        }
+            run.run_item(phase, item, following, index);
+            spans.push_back({name_of(phase), item, begin, Clock::now()});
+        });
     }
     return spans;
 }
@@ -83,8 +82,8 @@ std::vector<std::vector<Span>> run_timed(bench::Call& call, int64_t number, int 
     std::vector<std::vector<Span>> spans(threads);
     std::vector<std::thread> others;
     for (int i = 1; i < threads; ++i)
-        others.emplace_back([&, i] { spans[i] = run_slice_timed(run, i, barrier); });
-    spans[0] = run_slice_timed(run, 0, barrier);
+        others.emplace_back([&, i] { spans[i] = run_slice_timed(run, i, threads, barrier); });
+    spans[0] = run_slice_timed(run, 0, threads, barrier);
     for (std::thread& thread : others) thread.join();
     quire_run_release(prepared);
     return spans;
