@@ -67,9 +67,9 @@ struct SoftmaxArgs {
 struct WeightsArgs {
     float* probabilities;  // [R][kBlock], changed
     const float* scales;   // [N][scale stride]
-    int16_t* weights;  // [N / 2][R][weight stride][2]: of keys 2 i and 2 i + 1; written. PV may read a vector
-                       // more
-    float* factors;    // [R][weight stride], written; PV may read a vector more
+    int16_t* weights;  // [R][kBlock / 2][weight stride][2]: of keys 2 i and 2 i + 1; written. PV may read a
+                       // vector more
+    float* factors;    // [R][weight stride] and a vector more, written
     int64_t count;     // keys, a multiple of kKeyPadding; padded ones have probability 0
 };
 

@@ -95,8 +95,8 @@ public:
     // each.
     void load_nibbles(const Vec& v, const RegExp& at, bool high);
     void load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers);
-    // `count` times `each` (1 or 2) f16 numbers, `stride` bytes apart, converted; the other lanes are 0.
-    void load_halves(const Vec& v, const RegExp& at, int stride, int each, int count);
+    // `each` (1, 2 or 4) f16 numbers of every address, one behind the other, converted; the other lanes are 0.
+    void load_halves(const Vec& v, const std::vector<RegExp>& at, int each);
     // int32 lanes in -128..127: the first n stored as bytes. v is changed.
     void store_i8(const RegExp& at, const Vec& v, int n);
 
@@ -143,6 +143,11 @@ public:
     void load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n);
     int pair_byte(int which, int lane) const;
     void restore_pairs(const Vec& a, const Vec& b);  // 32-bit lanes to the order of bytes
+    // Of 2 * lanes() / run floats (run 2, 4 .. lanes()): `even` gets the first, third .. `run` times each, `odd` the
+    // others.
+    void load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, int run);
+    // {e0 o0 e1 ..} in both -> {e0 e1 ..}, {o0 o1 ..}, of runs of `run` lanes (2, 4 .. lanes()).
+    void separate(const Vec& even, const Vec& odd, int run);
     // {e0 e1 ..}, {o0 o1 ..} -> {e0 o0 e1 ..} in both, of runs of `run` lanes (1; 4 for zmm).
     void interleave(const Vec& even, const Vec& odd, int run = 1);
     // The register for n lanes or more.
@@ -169,7 +174,7 @@ private:
     void add_halves(const Vec& v);
     void sum_quarters(const Xbyak::Xmm* v);
     void round_bits_to_bf16(const Vec& v);
-    void gather_halves(const Xbyak::Xmm& x, const RegExp& at, int stride, int each, int count);
+    void gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, int each);
     Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values
     Vec of_kind(int index) const;
 

@@ -255,22 +255,22 @@ void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high, const std:
     vcvtdq2ps(v, v);
 }
 
-void Emitter::gather_halves(const Xbyak::Xmm& x, const RegExp& at, int stride, int each, int count) {
-    for (int i = 0; i < count; ++i)
-        each == 1 ? vpinsrw(x, x, ptr[at + i * stride], uint8_t(i))
-                  : vpinsrd(x, x, ptr[at + i * stride], uint8_t(i));
+void Emitter::gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, int each) {
+    vpxor(x, x, x);
+    for (int i = 0; i < count; ++i) switch (each) {
+            case 1: vpinsrw(x, x, ptr[at[i]], uint8_t(i)); break;
+            case 2: vpinsrd(x, x, ptr[at[i]], uint8_t(i)); break;
+            default: vpinsrq(x, x, ptr[at[i]], uint8_t(i));
+        }
 }
 
-void Emitter::load_halves(const Vec& v, const RegExp& at, int stride, int each, int count) {
-    const Xbyak::Xmm x(v.getIdx());
-    const int most = 8 / each;  // in 128 bits
-    zero(v);
-    gather_halves(x, at, stride, each, std::min(count, most));
+void Emitter::load_halves(const Vec& v, const std::vector<RegExp>& at, int each) {
+    const int count = int(at.size()), most = 8 / each;  // in 128 bits
+    gather_halves(Xbyak::Xmm(v.getIdx()), at.data(), std::min(count, most), each);
     if (count > most) {
         Temp upper(*this, "upper halves");
         const Xbyak::Xmm high((*upper).getIdx());
-        zero(upper);
-        gather_halves(high, at + most * stride, stride, each, count - most);
+        gather_halves(high, at.data() + most, count - most, each);
         vinserti32x4(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), high, 1);
     }
     vcvtph2ps(v, half_of(v));

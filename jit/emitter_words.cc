@@ -93,6 +93,64 @@ void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak
     vmovups(d, high);
 }
 
+void Emitter::load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, int run) {
+    if (run == lanes()) {
+        vbroadcastss(even, ptr[at]);
+        return vbroadcastss(odd, ptr[at + 4]);
+    }
+    if (run == 2) {
+        vmovsldup(even, ptr[at]);
+        return vmovshdup(odd, ptr[at]);
+    }
+    std::vector<uint32_t> order, next;
+    for (int i = 0; i < lanes(); ++i) {
+        order.push_back(uint32_t(i / run * 2));
+        next.push_back(order.back() + 1);
+    }
+    if (is_512()) {
+        const Xbyak::Zmm z(odd.getIdx());
+        Temp numbers(*this, "even and odd");
+        run == 4 ? vbroadcastf64x4(Xbyak::Zmm((*numbers).getIdx()), ptr[at])
+                 : vbroadcastf32x4(Xbyak::Zmm((*numbers).getIdx()), ptr[at]);
+        vmovups(even, constant(order));
+        vmovups(odd, constant(next));
+        vpermps(Xbyak::Zmm(even.getIdx()), Xbyak::Zmm(even.getIdx()), numbers);
+        return vpermps(z, z, numbers);
+    }
+    const Xbyak::Ymm y(even.getIdx());  // all of them in both halves
+    vbroadcastf128(y, ptr[at]);
+    vpermilps(odd, even, constant(next));
+    vpermilps(even, even, constant(order));
+}
+
+void Emitter::separate(const Vec& even, const Vec& odd, int run) {
+    if (run == lanes()) return;
+    Temp first(*this, "separate.even");
+    if (is_512()) {
+        std::vector<uint32_t> order, next;
+        for (int i = 0; i < 16; ++i) {
+            order.push_back(uint32_t(i / run * 2 * run + i % run));
+            next.push_back(order.back() + uint32_t(run));
+        }
+        vmovups(first, constant(order));
+        vpermi2ps(first, even, odd);
+        Temp second(*this, "separate.odd");
+        vmovups(second, constant(next));
+        vpermi2ps(second, even, odd);
+        vmovups(odd, second);
+    } else if (run == 4) {
+        const Xbyak::Ymm e(even.getIdx()), o(odd.getIdx());
+        vperm2f128(Xbyak::Ymm((*first).getIdx()), e, o, 0x20);
+        vperm2f128(o, e, o, 0x31);
+    } else {
+        vunpcklpd(first, even, odd);
+        vunpckhpd(odd, even, odd);
+        vpermq(Xbyak::Ymm((*first).getIdx()), Xbyak::Ymm((*first).getIdx()), 0xd8);
+        vpermq(Xbyak::Ymm(odd.getIdx()), Xbyak::Ymm(odd.getIdx()), 0xd8);
+    }
+    vmovups(even, first);
+}
+
 void Emitter::interleave(const Vec& even, const Vec& odd, int run) {
     Temp low(*this, "interleave.low");
     if (is_512()) {

@@ -1,6 +1,7 @@
 // What a kernel's code depends on: all of it, and never a length. The name spells the key and is the key of
 // the code cache, of listings and of profiles.
 #pragma once
+#include <algorithm>
 #include <string>
 
 #include "src/format.h"
@@ -26,18 +27,24 @@ struct RowKey {
     int groups() const { return scale_group(format) ? dim / scale_group(format) : 0; }
     // Of one group: its scale, then its minimum where the format has one.
     int numbers() const { return block_info(format.type) ? block_info(format.type)->numbers() : 1; }
-    // Floats from one row's f32 scales to the next: room for whole vectors from any scale on.
-    int scales_stride() const {
-        const int lanes = target->lanes();
-        return (groups() * numbers() + lanes - 1) / lanes * lanes + lanes;
-    }
+    // Floats from one row's f32 scales to the next: rows of few share a vector, whole ones.
+    int scales_stride() const { return shared_lanes(groups() * numbers()); }
+    // Floats of so many rows' scales: whole vectors are written and read from any of them on.
+    int scales_floats(int count) const { return count * scales_stride() + target->lanes(); }
     // 16-bit words of a query row, padded to the chunks of the word loader.
     int query_words() const {
         return (dim + 4 * target->lanes() - 1) / (4 * target->lanes()) * 4 * target->lanes();
     }
     // Integer weights are made of so many groups at a time, and padded to them.
-    int weight_lanes() const { return groups() <= 4 ? 4 : groups() <= 8 ? 8 : target->lanes(); }
+    int weight_lanes() const { return std::min(shared_lanes(groups()), target->lanes()); }
     int weight_stride() const { return (groups() + weight_lanes() - 1) / weight_lanes() * weight_lanes(); }
+    // n, or where several of them fit a vector, the power of two that holds it.
+    int shared_lanes(int n) const {
+        if (n > target->lanes()) return n;
+        int lanes = 2;
+        while (lanes < n) lanes *= 2;
+        return lanes;
+    }
     int row_bytes() const { return int(bytes_of(format.type, dim)); }
 };
 

@@ -91,7 +91,7 @@ private:
         return most / step() * step();
     }
     int step() const override { return 2; }
-    int pair_bytes() const { return key_.rows * key_.weight_stride() * 4; }
+    int pair_bytes() const { return key_.weight_stride() * 4; }
     int turn_bytes() const override { return kUnroll / 2 * pair_bytes(); }
 
     void emit_begin(const std::vector<Vec>& acc, const Pass&) override {
@@ -110,7 +110,7 @@ private:
         for (int w = 0; w < pass.width; w += step())
             loader_->load_values(&v[size_t(w)], pass.vec + w, row_, second_);
         for (int r = 0; r < pass.rows; ++r) {
-            const RegExp weights = weights_ + pair * pair_bytes() + (pass.row + r) * key_.weight_stride() * 4;
+            const RegExp weights = weights_ + ((pass.row + r) * kBlock / 2 + pair) * pair_bytes();
             emit_row(&acc[size_t(r * pass.width)], v, pass, weights);
         }
         free(v);

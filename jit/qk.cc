@@ -10,18 +10,23 @@
 namespace quire::jit {
 namespace {
 
-// for key in 0..count:                                    emit_row
-//   for g in 0..D/G: out[key][g] = float(rows[key][g])                of blocks: {d, m} or d of block g
+// for key in 0..count step T:                             emit_rows
+//   for g in 0..D/G: out[key + t][g] = float(rows[key + t][g])        of blocks: {d, m} or d of block g
+//
+// As many rows T as fit one vector, or one row of several; what a store writes beyond is written again.
 class Scales : public Emitter {
 public:
-    explicit Scales(const RowKey& key) : Emitter(*key.target), key_(key) {
+    explicit Scales(const RowKey& key) : Emitter(*key.target), key_(key), block_(block_info(key.format.type)) {
         begin();
+        for (int i = 0; i < kUnroll; ++i) row_.push_back(gpr("row " + std::to_string(i)));
         mov(rows_, ptr[args() + offsetof(ScalesArgs, rows)]);
         mov(out_, ptr[args() + offsetof(ScalesArgs, out)]);
         mov(count_, ptr[args() + offsetof(ScalesArgs, count)]);
+        const int together = rows_together();
         Label each_turn;
         L(each_turn);
-        for (int i = 0; i < kUnroll; ++i) emit_row(i);
+        for (int i = 0; i < kUnroll; ++i) mov(row_[size_t(i)], ptr[rows_ + 8 * i]);
+        for (int i = 0; i < kUnroll; i += together) together > 1 ? emit_rows(i, together) : emit_row(i);
         add(rows_, 8 * kUnroll);
         add(out_, key_.scales_stride() * 4 * kUnroll);
         sub(count_, kUnroll);
@@ -32,26 +37,54 @@ public:
 private:
     static constexpr int kUnroll = 4;
 
+    RegExp out_at(int row, int group) const {
+        return out_ + (row * key_.scales_stride() + group * key_.numbers()) * 4;
+    }
+
+    int rows_together() const {
+        const int numbers = key_.groups() * key_.numbers();
+        if (numbers != key_.scales_stride()) return 1;
+        if (!block_ && (key_.format.scale_type != QUIRE_F16 || numbers > 4)) return 1;
+        int rows = kUnroll;
+        while (rows > 1 && rows * numbers > lanes()) rows /= 2;
+        return rows;
+    }
+
+    void emit_rows(int first, int count) {
+        stage("rows from " + std::to_string(first));
+        std::vector<RegExp> at;
+        for (int i = first; i < first + count; ++i)
+            for (int g = 0; g < (block_ ? key_.groups() : 1); ++g) at.push_back(halves_at(i, g));
+        Temp factors(*this, "factors");
+        load_halves(factors, at, block_ ? block_->numbers() : key_.groups());
+        vmovups(ptr[out_at(first, 0)], *factors);
+    }
+
     void emit_row(int i) {
         stage("row " + std::to_string(i));
-        mov(row_, ptr[rows_ + 8 * i]);
         const int step = lanes() / key_.numbers();
         for (int g = 0; g < key_.groups(); g += step) {
             Temp factors(*this, "factors");
-            emit_load(factors, g, std::min(step, key_.groups() - g));
-            vmovups(ptr[out_ + (i * key_.scales_stride() + g * key_.numbers()) * 4], *factors);
+            emit_load(factors, i, g, std::min(step, key_.groups() - g));
+            vmovups(ptr[out_at(i, g)], *factors);
         }
     }
 
-    void emit_load(const Vec& factors, int group, int count) {
-        if (const BlockInfo* block = block_info(key_.format.type))
-            return load_halves(factors, row_ + group * block->bytes, block->bytes, block->numbers(), count);
-        const int bytes = type_bits(key_.format.scale_type) / 8;
-        load_number(key_.format.scale_type, factors, row_ + group * bytes, count);
+    void emit_load(const Vec& factors, int i, int group, int count) {
+        if (!block_) return load_number(key_.format.scale_type, factors, halves_at(i, group), count);
+        std::vector<RegExp> at;
+        for (int g = group; g < group + count; ++g) at.push_back(halves_at(i, g));
+        load_halves(factors, at, block_->numbers());
+    }
+
+    RegExp halves_at(int i, int group) const {
+        return row_[size_t(i)] + group * (block_ ? block_->bytes : type_bits(key_.format.scale_type) / 8);
     }
 
     const RowKey key_;
-    const Gpr rows_ = gpr("rows"), out_ = gpr("out"), count_ = gpr("count"), row_ = gpr("row");
+    const BlockInfo* const block_;
+    const Gpr rows_ = gpr("rows"), out_ = gpr("out"), count_ = gpr("count");
+    std::vector<Gpr> row_;
 };
 
 //   for each vector of the row:

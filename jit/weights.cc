@@ -16,9 +16,11 @@ constexpr float kLeast = 1e-30f;
 //   p[r][key] *= 32767 / top;  factors[r][g] = top / 32767
 // for each vector of groups g:                                               emit_groups
 //   top = max over keys of |scale[key][g]|; NaN if one of them is            emit_top
-//   for each pair of keys, for r:                                            emit_pair
-//     weights[pair][r][g] = round(p[r][key] * (scale[key][g] / top)), of both keys
+//   for each pair of keys, for r:                                            emit_pairs
+//     weights[r][pair][g] = round(p[r][key] * (scale[key][g] / top)), of both keys
 //   factors[r][g] *= top                                                     emit_factors
+//
+// A vector holds the groups of as many keys, or of weights of as many pairs of keys, as fit it.
 class Weights : public Emitter {
 public:
     explicit Weights(const RowKey& key) : Emitter(*key.target), key_(key) {
@@ -30,7 +32,8 @@ public:
     }
 
 private:
-    Xbyak::Xmm n(const Vec& v) const { return narrow(v, key_.weight_lanes()); }
+    int at_a_time() const { return lanes() / key_.weight_lanes(); }  // keys, or pairs of them
+    int weights_bytes() const { return kBlock / 2 * key_.weight_stride() * 4; }  // of one query row
     RegExp factors_at(int r, int g) const { return factors_ + (r * key_.weight_stride() + g) * 4; }
 
     template <typename Body>
@@ -55,7 +58,7 @@ private:
         Temp factor(*this, "factor");
         vmulps(factor, top, splat(1 / kLargest));
         for (int g = 0; g < key_.weight_stride(); g += key_.weight_lanes())
-            vmovups(ptr[factors_at(r, g)], n(factor));
+            vmovups(ptr[factors_at(r, g)], *factor);
         vmovups(factor, splat(kLargest));
         vdivps(top, factor, top);
         for_each_vector(r, [&] {
@@ -73,60 +76,67 @@ private:
         mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
         mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         if (g > 0) add(weights_, g * 4);
-        for_each_key(g, 2, [&] {
-            emit_pair(inverse);
-            add(probabilities_, 8);
-            add(weights_, key_.rows * key_.weight_stride() * 4);
+        for_each_vector_of_keys(g, 2, [&] {
+            emit_pairs(inverse);
+            add(probabilities_, 8 * at_a_time());
+            add(weights_, at_a_time() * key_.weight_stride() * 4);
         });
         emit_factors(top, g);
     }
 
+    // `vectors` of scales a turn.
     template <typename Body>
-    void for_each_key(int g, int step, const Body& body) {
+    void for_each_vector_of_keys(int g, int vectors, const Body& body) {
         mov(scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
         if (g > 0) add(scales_, g * 4);
         mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
         Label each;
         L(each);
         body();
-        add(scales_, step * key_.scales_stride() * 4);
-        sub(count_, step);
+        add(scales_, vectors * scales_bytes());
+        sub(count_, vectors * at_a_time());
         jnz(each, T_NEAR);
     }
+    // From one vector of scales to the next: as many keys as it has, which fill it but for rows of several vectors.
+    int scales_bytes() const { return at_a_time() * key_.scales_stride() * 4; }
 
     // As integers, bits of larger magnitudes are larger, and those of NaN the largest.
     void emit_top(const Vec& top, const Vec& magnitude, int g) {
         vmovups(top, splat(kLeast));
         Temp mask(*this, "mask");
         vmovups(mask, splat_bits(0x7fffffff));
-        for_each_key(g, 1, [&] {
-            vandps(n(magnitude), n(mask), ptr[scales_]);
-            vpmaxsd(n(top), n(top), n(magnitude));
+        for_each_vector_of_keys(g, 1, [&] {
+            vandps(magnitude, mask, ptr[scales_]);
+            vpmaxsd(top, top, magnitude);
         });
+        for (int distance = key_.weight_lanes(); distance < lanes(); distance *= 2) {
+            swap_lanes(magnitude, top, distance);
+            vpmaxsd(top, top, magnitude);
+        }
     }
 
-    void emit_pair(const Vec& inverse) {
-        Temp first(*this, "first scales"), second(*this, "second scales");
-        vmulps(n(first), n(inverse), ptr[scales_]);
-        vmulps(n(second), n(inverse), ptr[scales_ + key_.scales_stride() * 4]);
+    void emit_pairs(const Vec& inverse) {
+        Temp first(*this, "scales of first keys"), second(*this, "of second keys");
+        vmulps(first, inverse, ptr[scales_]);
+        vmulps(second, inverse, ptr[scales_ + scales_bytes()]);
+        separate(first, second, key_.weight_lanes());
         for (int r = 0; r < key_.rows; ++r) {
             Temp low(*this, "low"), high(*this, "high");
-            vbroadcastss(n(low), ptr[probabilities_ + r * kBlock * 4]);
-            vbroadcastss(n(high), ptr[probabilities_ + r * kBlock * 4 + 4]);
-            vmulps(n(low), n(low), n(first));
-            vmulps(n(high), n(high), n(second));
-            vcvtps2dq(n(low), n(low));
-            vcvtps2dq(n(high), n(high));
-            join_words(n(low), n(low), n(high));
-            vmovups(ptr[weights_ + r * key_.weight_stride() * 4], n(low));
+            load_even_odd(low, high, probabilities_ + r * kBlock * 4, key_.weight_lanes());
+            vmulps(low, low, first);
+            vmulps(high, high, second);
+            vcvtps2dq(low, low);
+            vcvtps2dq(high, high);
+            join_words(low, low, high);
+            vmovups(ptr[weights_ + r * weights_bytes()], *low);
         }
     }
 
     void emit_factors(const Vec& top, int g) {
         for (int r = 0; r < key_.rows; ++r) {
             Temp factor(*this, "factor");
-            vmulps(n(factor), n(top), ptr[factors_at(r, g)]);
-            vmovups(ptr[factors_at(r, g)], n(factor));
+            vmulps(factor, top, ptr[factors_at(r, g)]);
+            store_f32(factors_at(r, g), factor, key_.weight_lanes());
         }
     }
 

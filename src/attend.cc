@@ -24,6 +24,22 @@ void list_rows(const char* row, int64_t stride, int64_t n, const char** out) {
     if (i < n) out[i] = row + i * stride;
 }
 
+// Addresses of rows `first` .. `first` + keys of a sequence.
+void list_view(const CacheView& cache, const RowView& view, int64_t b, int kv_head, int64_t first, int64_t keys,
+               const char** out) {
+    if (cache.page_size == 1) {  // rows that a caller has picked one by one
+        for (int64_t i = 0; i < keys; ++i) out[i] = view.at(b, cache.starts(b, first + i), kv_head);
+        return;
+    }
+    if (cache.page_size == 0)
+        return list_rows(view.at(b, cache.row(b, first), kv_head), view.row_stride, keys, out);
+    int64_t page = first / cache.page_size, in_page = first % cache.page_size;
+    for (int64_t done = 0, n; done < keys; done += n, ++page, in_page = 0) {
+        n = std::min(keys - done, cache.page_size - in_page);
+        list_rows(view.at(b, cache.starts(b, page) + in_page, kv_head), view.row_stride, n, out + done);
+    }
+}
+
 }  // namespace
 
 void Scratch::reserve(size_t floats) {
@@ -48,37 +64,20 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
                        int64_t fill) {
     begin = first;
     count = keys;
-    const bool key_scales = cache.key_scale.base, value_scales = cache.value_scale.base;
-    int64_t done = 0;
-    // Pages of one row: rows that a caller has picked one by one.
-    for (; cache.page_size == 1 && done < keys; ++done) {
-        const int64_t row = cache.starts(b, first + done);
-        key[done] = cache.key.at(b, row, kv_head);
-        value[done] = cache.value.at(b, row, kv_head);
-        if (key_scales) key_scale[done] = cache.key_scale.at(b, row, kv_head);
-        if (value_scales) value_scale[done] = cache.value_scale.at(b, row, kv_head);
-    }
-    while (done < keys) {
-        const int64_t t = first + done, row = cache.row(b, t);
-        const int64_t left_of_page =
-            cache.page_size == 0 ? keys - done : cache.page_size - t % cache.page_size;
-        const int64_t n = std::min(keys - done, left_of_page);
-        const auto run = [&](const RowView& view, const char** out) {
-            list_rows(view.at(b, row, kv_head), view.row_stride, n, out + done);
-        };
-        run(cache.key, key);
-        run(cache.value, value);
-        if (key_scales) run(cache.key_scale, key_scale);
-        if (value_scales) run(cache.value_scale, value_scale);
-        done += n;
-    }
-    const int64_t last = keys - 1, end = std::max(padded(), fill);
-    for (int64_t i = keys; i < end; ++i) {
-        key[i] = key[last];
-        value[i] = value[last];
-        if (key_scales) key_scale[i] = key_scale[last];
-        if (value_scales) value_scale[i] = value_scale[last];
-    }
+    const int64_t entries = std::max(padded(), fill);
+    const auto set_side = [&](const RowView& view, const char** out) {
+        list_view(cache, view, b, kv_head, first, keys, out);
+        for (int64_t i = keys; i < entries; ++i) out[i] = out[keys - 1];
+    };
+    const auto set_scales = [&](const RowView& rows, const char** of_rows, const RowView& scales, const char** out) {
+        if (scales.base == rows.base) return of_rows;  // blocks, which hold their scales; or there are none
+        if (scales.base) set_side(scales, out);
+        return out;
+    };
+    set_side(cache.key, key);
+    set_side(cache.value, value);
+    key_scale = set_scales(cache.key, key, cache.key_scale, key_scales_);
+    value_scale = set_scales(cache.value, value, cache.value_scale, value_scales_);
 }
 
 float query_factor(const AttentionSpec& spec) {

@@ -41,12 +41,16 @@ void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, co
 // Addresses of a range of cache rows of one kv head.
 struct RowAddresses {
     const char *key[jit::kTileKeys], *value[jit::kTileKeys];
-    const char *key_scale[jit::kTileKeys], *value_scale[jit::kTileKeys];
+    // Of their scales: blocks hold them, and these point to the lists above.
+    const char *const *key_scale, *const *value_scale;
     int64_t begin, count;  // keys begin .. begin + count
 
     // The last row is repeated up to a multiple of kKeyPadding and at least `fill` entries.
     void set(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys, int64_t fill);
     int64_t padded() const { return (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding; }
+
+private:
+    const char *key_scales_[jit::kTileKeys], *value_scales_[jit::kTileKeys];
 };
 
 // Address of the query vector of query row `row`.

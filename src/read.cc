@@ -65,7 +65,7 @@ void Reader::run_item(int64_t index, Scratch& scratch) const {
     scratch.reset();
     RowAddresses& block = *scratch.array<RowAddresses>(1);
     float* values = scratch.floats(size_t(kKeys * plan.row_stride()));
-    float* scales = scratch.floats(size_t(kKeys * plan.scale_stride));
+    float* scales = scratch.floats(size_t(kKeys * plan.scale_stride) + 16);
     block.set(p.cache, b, kv_head, begin, count, 0);
     read_side(plan, p, b, kv_head, block, {plan.key, block.key, block.key_scale, p.key}, values, scales);
     read_side(plan, p, b, kv_head, block, {plan.value, block.value, block.value_scale, p.value}, values,

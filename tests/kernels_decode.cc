@@ -153,8 +153,8 @@ private:
                             value_rows = values_.rows(first, count, padded);
         const GuardedBuffer key_scale_rows = keys_.scales(first, count, padded),
                             value_scale_rows = values_.scales(first, count, padded);
-        GuardedBuffer key_scales = array(size_t(padded * key_.scales_stride()), around.scratch, flush_),
-                      value_scales = array(size_t(padded * value_.scales_stride()), around.scratch, flush_),
+        GuardedBuffer key_scales = array(size_t(key_.scales_floats(padded)), around.scratch, flush_),
+                      value_scales = array(size_t(value_.scales_floats(padded)), around.scratch, flush_),
                       scores = array(R * kBlock, around.scratch, flush_),
                       rescale = array(R, around.scratch, flush_);
         std::vector<jit::RowBounds> list;
@@ -187,7 +187,7 @@ private:
                                            around.entry);
         const size_t weights_length = R * size_t(value_.weight_stride());
         const size_t room = size_t(setup_.target->lanes());  // a vector more may be read
-        GuardedBuffer weights = array(weights_length * size_t(padded) / 2 + room, around.scratch, flush_),
+        GuardedBuffer weights = array(weights_length * kBlock / 2 + room, around.scratch, flush_),
                       factors = array(weights_length + room, around.scratch, flush_);
         if (value_.words)
             poisoned_call<jit::WeightsArgs>(kernels_.weights,

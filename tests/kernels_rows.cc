@@ -26,7 +26,7 @@ TEST(KernelsRows, QuickReadBack) {
                 const KernelRows rows(key, kCount, &random, Flush::end);
                 const GuardedBuffer addresses = rows.rows(0, kCount, kCount),
                                     scale_addresses = rows.scales(0, kCount, padded);
-                GuardedBuffer scales = array(size_t(padded * key.scales_stride()), NAN, Flush::end),
+                GuardedBuffer scales = array(size_t(key.scales_floats(padded)), NAN, Flush::end),
                               tile = array(size_t(kCount * key.padded()), NAN, Flush::end);
                 if (kernels.rows) {
                     poisoned_call<jit::ScalesArgs>(

@@ -130,8 +130,8 @@ private:
                             value_rows = values_.rows(first, count, count),
                             key_scales = keys_.scales(first, count, padded),
                             value_scales = values_.scales(first, count, padded);
-        GuardedBuffer of_keys = array(size_t(padded * key_.scales_stride()), around.scratch, flush_),
-                      of_values = array(size_t(padded * value_.scales_stride()), around.scratch, flush_);
+        GuardedBuffer of_keys = array(size_t(key_.scales_floats(padded)), around.scratch, flush_),
+                      of_values = array(size_t(value_.scales_floats(padded)), around.scratch, flush_);
         if (pack_.key_scales)
             poisoned_call<jit::ScalesArgs>(pack_.key_scales,
                                            {address(key_scales), of_keys.as<float>(), padded}, around.entry);
