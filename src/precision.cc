@@ -33,14 +33,15 @@ bool words_pay_for_keys(const jit::RowKey& key) {
     return chunks * (split + mixed + key.rows * (dots(*key.target) + 2)) < kWorthIt * float_operations(key);
 }
 
-// A vector of two keys: interleaving, and one dot product a row; and for each pair of keys the weights.
+// A vector of two keys: interleaving, and one dot product a row; and for each pair of keys the weights, as many
+// pairs at a time as fit a vector.
 bool words_pay_for_values(const jit::RowKey& key) {
     if (!jit::has_words(key.format)) return false;
     const int lanes = key.target->lanes();
     const double dot = key.target->vnni ? 1 : 2;
     const double interleave = is_of_nibbles(key.format) ? 2.5 : 2;
     const double mixed = scale_group(key.format) % lanes == 0 ? 0 : key.rows;
-    const double weights = (2 + 6. * key.rows) * (key.weight_stride() / key.weight_lanes());
+    const double weights = (4 + 8. * key.rows) * key.weight_stride() / lanes + key.rows;
     return (key.vecs() * (interleave + mixed + key.rows * dot) + weights) / 2 <
            kWorthIt * float_operations(key);
 }
