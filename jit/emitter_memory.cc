@@ -256,20 +256,22 @@ void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high, const std:
 }
 
 void Emitter::gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, int each) {
-    vpxor(x, x, x);
-    for (int i = 0; i < count; ++i) switch (each) {
-            case 1: vpinsrw(x, x, ptr[at[i]], uint8_t(i)); break;
-            case 2: vpinsrd(x, x, ptr[at[i]], uint8_t(i)); break;
-            default: vpinsrq(x, x, ptr[at[i]], uint8_t(i));
-        }
+    for (int i = 0; i < count; ++i) {
+        const Address numbers = ptr[at[i]];
+        each == 1   ? vpinsrw(x, x, numbers, uint8_t(i))
+        : each == 2 ? vpinsrd(x, x, numbers, uint8_t(i))
+                    : vpinsrq(x, x, numbers, uint8_t(i));
+    }
 }
 
 void Emitter::load_halves(const Vec& v, const std::vector<RegExp>& at, int each) {
     const int count = int(at.size()), most = 8 / each;  // in 128 bits
+    zero(v);
     gather_halves(Xbyak::Xmm(v.getIdx()), at.data(), std::min(count, most), each);
     if (count > most) {
         Temp upper(*this, "upper halves");
         const Xbyak::Xmm high((*upper).getIdx());
+        zero(upper);
         gather_halves(high, at.data() + most, count - most, each);
         vinserti32x4(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), high, 1);
     }

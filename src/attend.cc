@@ -92,16 +92,16 @@ const char* query_at(const AttentionProblem& p, const Item& item, int64_t row) {
 }
 
 void load_bias(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count,
-               float* bias, int64_t stride) {
+               float* bias) {
     constexpr float kLowest = std::numeric_limits<float>::lowest();
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
-    for (int64_t j = 0; j < count; ++j) bias[j * stride] = 0;
+    std::fill(bias, bias + count, 0.f);
     for (int i = 0; i < p.num_terms; ++i)
-        add_term(p, p.terms[i], item.b, row / group, head, begin, count, bias, stride);
+        add_term(p, p.terms[i], item.b, row / group, head, begin, count, bias);
     // Only -Inf hides: a large finite value must not become it here.
     for (int64_t j = 0; j < count; ++j) {
-        float& value = bias[j * stride];
-        if (value != -INFINITY) value = std::isnan(value) ? value : std::max(value * kLog2e, kLowest);
+        const float value = bias[j], scaled = value * kLog2e, bounded = scaled < kLowest ? kLowest : scaled;
+        bias[j] = value == -INFINITY ? value : bounded;  // NaN stays
     }
 }
 

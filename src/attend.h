@@ -61,10 +61,10 @@ float query_factor(const AttentionSpec& spec);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 
-// What the score terms add for query row `row` and keys begin .. begin + count, in log2 units, `stride`
-// floats apart; hidden keys get -Inf.
+// What the score terms add for query row `row` and keys begin .. begin + count, in log2 units; hidden keys get
+// -Inf.
 void load_bias(const AttentionProblem& problem, const Item& item, int64_t row, int64_t begin, int64_t count,
-               float* bias, int64_t stride);
+               float* bias);
 
 // Dropout among the probabilities of query row `row`, which the softmax has summed: they are `stride` floats
 // apart.

@@ -117,7 +117,7 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (view.bias) {
         for (int64_t r = 0; r < rows; ++r) {
             float* bias = s.bias + r * kBlock;
-            load_bias(p, item, item.row_begin + r, block.begin, block.count, bias, 1);
+            load_bias(p, item, item.row_begin + r, block.begin, block.count, bias);
             std::fill(bias + block.count, bias + padded, 0.f);
         }
     }

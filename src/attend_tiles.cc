@@ -29,6 +29,7 @@ struct TileState {
     float *rescale, *slope, *distance;  // [panel lanes]
     int32_t *begin, *end;               // [panel lanes]
     float* rows;                        // [4][max of D, Dv, padded] query rows as f32, output rows
+    float* bias_rows;                   // [4][kTileKeys]
     RowAddresses* addresses;
 };
 
@@ -54,6 +55,7 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.begin = scratch.array<int32_t>(lanes);
     s.end = scratch.array<int32_t>(lanes);
     s.rows = scratch.floats(4 * row_stride(plan));
+    s.bias_rows = scratch.floats(4 * jit::kTileKeys);
     s.addresses = scratch.array<RowAddresses>(1);
     return s;
 }
@@ -127,6 +129,29 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
     }
 }
 
+// [count][lanes]; lanes without a row get that of the last.
+void load_bias_columns(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
+                       int64_t count, const TileState& s) {
+    const int group = p.spec->group();
+    const bool by_head = p.has_terms_by_head();
+    for (int64_t first = 0; first < panel.lanes; first += 4) {
+        const UnalignedFloat* rows[4];
+        int64_t before = -1;
+        for (int64_t r = 0; r < 4; ++r) {
+            const int64_t row = panel.row_begin + std::min(first + r, panel.rows - 1);
+            if (before == row || (before >= 0 && !by_head && before / group == row / group)) {
+                rows[r] = rows[r - 1];
+            } else {
+                float* to = s.bias_rows + r * jit::kTileKeys;
+                load_bias(p, item, row, begin, count, to);
+                rows[r] = to;
+            }
+            before = row;
+        }
+        rows_to_columns(rows, int(count), 1.f, s.bias + first, panel.lanes);
+    }
+}
+
 void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                   int64_t begin, int64_t tile_count, const TileState& s) {
     const int64_t count = std::min(tile_count, panel.any.end - begin);
@@ -139,10 +164,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const jit::TileKernels& kernels = view.bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
     const bool masked = view.ragged || begin < panel.all.begin || begin + count > panel.all.end;
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
-    if (view.bias)
-        for (int64_t r = 0; r < panel.lanes; ++r)
-            load_bias(p, item, panel.row_begin + std::min(r, panel.rows - 1), begin, count, s.bias + r,
-                      panel.lanes);
+    if (view.bias) load_bias_columns(p, item, panel, begin, count, s);
     kernels.qk({panel.query, s.keys, s.scores, padded});
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
@@ -194,7 +216,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
         R * (ks + vs + words + 2 * jit::kBlock) + jit::kBlock * (kss + vss) + 2 * addresses + 1024;
     const size_t panel = lanes * (ks + vs + 2) + 128;
     const size_t tiles = keys * ks + jit::kPanelStride * (vs / jit::kValuePanel) + keys * std::max(kss, vss) +
-                         2 * keys * lanes + 4 * row_stride(plan) + 8 * lanes +
+                         2 * keys * lanes + 4 * (row_stride(plan) + jit::kTileKeys) + 8 * lanes +
                          max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + 1024;
     return std::max(few, tiles);
 }

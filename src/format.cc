@@ -96,10 +96,17 @@ float load_number(quire_type type, const void* base, int64_t i) {
 }
 
 void load_numbers(quire_type type, const void* base, int count, float* out) {
-    if (type == QUIRE_F32)
-        std::memcpy(out, base, size_t(count) * sizeof(float));
-    else
-        for (int i = 0; i < count; ++i) out[i] = load_number(type, base, i);
+    // A loop for each type, which compilers make vectors of.
+    const auto* halves = static_cast<const UnalignedHalf*>(base);
+    switch (type) {
+        case QUIRE_F16:
+            for (int i = 0; i < count; ++i) out[i] = half_to_float(halves[i]);
+            break;
+        case QUIRE_BF16:
+            for (int i = 0; i < count; ++i) out[i] = bfloat_to_float(halves[i]);
+            break;
+        default: std::memcpy(out, base, size_t(count) * sizeof(float));
+    }
 }
 
 void store_number(quire_type type, void* base, int64_t i, float value) {

@@ -13,7 +13,7 @@ double score(const AttentionProblem& p, const std::vector<float>& query, std::ve
     const AttentionSpec& spec = *p.spec;
     const int64_t row = p.cache.row(b, t);
     float added = 0;
-    for (int term = 0; term < p.num_terms; ++term) add_term(p, p.terms[term], b, i, h, t, 1, &added, 1);
+    for (int term = 0; term < p.num_terms; ++term) add_term(p, p.terms[term], b, i, h, t, 1, &added);
     if (added == -INFINITY) return -INFINITY;
     decode_row(spec.key_format, spec.D, p.cache.key.at(b, row, h / spec.group()),
                p.cache.key_scale.at(b, row, h / spec.group()), key->data());

@@ -1,6 +1,7 @@
 // A checked, defaulted, size-resolved view of one call. Everything that a caller can get wrong is checked
 // here; after it, code assumes. Letters as in quire.h; strides are in bytes.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "src/cache_view.h"
@@ -111,12 +112,17 @@ struct AttentionProblem {
         dropout.apply(uint32_t(b * spec->H + h), uint32_t(i), begin, count, probabilities, stride);
     }
     void add_term(const ScoreTerm& term) { terms[num_terms++] = term; }
+    // Whether terms tell the heads of a query apart.
+    bool has_terms_by_head() const {
+        return std::any_of(terms, terms + num_terms,
+                           [](const ScoreTerm& term) { return term.head_stride != 0 || term.slopes; });
+    }
     int64_t map_row(int64_t b, int64_t i) const { return mask_map->row(b, i, queries_at.begin(b) + i); }
 };
 
-// Adds what `term` says of query i, head h and keys begin .. begin + count to out[j * stride]; hidden: -Inf.
+// Adds what `term` says of query i, head h and keys begin .. begin + count to out[0 .. count]; hidden: -Inf.
 void add_term(const AttentionProblem& problem, const ScoreTerm& term, int64_t b, int64_t i, int h,
-              int64_t begin, int64_t count, float* out, int64_t stride);
+              int64_t begin, int64_t count, float* out);
 
 // Angles of a rotary embedding, by position.
 struct Rotary {

@@ -29,7 +29,7 @@ ORDER = """
         src/combine src/transpose src/cache_memory src/attend* src/append src/copy src/read src/dense \
         src/project src/cost src/diagnostics src/execute|src/context
     src/ops/*
-    src/api
+    src/api_calls src/api*
 """
 
 UNPLACED = "which is not in ORDER of tests/architecture.py; place it there"

@@ -77,7 +77,7 @@ std::vector<Span> run_slice_timed(Run& run, int index, int threads, Barrier& bar
 // A list for each thread.
 std::vector<std::vector<Span>> run_timed(bench::Call& call, int64_t number, int threads) {
     quire_run* prepared = call.prepared(number);
-    Run& run = *reinterpret_cast<Run*>(prepared);  // what a quire_run is: src/api.cc
+    Run& run = *reinterpret_cast<Run*>(prepared);  // what a quire_run is: src/api_calls.h
     Barrier barrier(threads);
     std::vector<std::vector<Span>> spans(threads);
     std::vector<std::thread> others;

@@ -8,6 +8,12 @@
 
 namespace quire::test {
 
+// Streams of random numbers of a case.
+enum Stream : uint64_t { kQuery, kKey, kValue, kMask, kTree, kSinks, kPlacement };
+
+// NaN and Inf by turns; bytes that are no valid code.
+void fill_dead(bool clean, GuardedBuffer* buffer, quire_type type);
+
 // Keys or values: rows of `dim` elements and their scales.
 struct CacheSide {
     quire_format format;
