@@ -75,7 +75,9 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
     const AttentionSpec& spec = plan.spec;
     const float factor = query_factor(spec);
     const bool words = plan.decode[item.row_end - item.row_begin].query_words;
-    int16_t natural[1024];
+    int16_t numbers[1 + 1024];
+    int16_t* const natural = numbers + 1;
+    natural[-1] = 0;  // what the order has where there is no element
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
         const char* from = query_at(p, item, row);
         float* to = s.query + (row - item.row_begin) * plan.key_stride;
@@ -86,16 +88,18 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
         const int64_t r = row - item.row_begin;
         s.factors[r] = round_to_words(to, plan.key_stride, natural);
         int16_t* ordered = s.query_words + r * int64_t(plan.query_order.size());
-        for (const int element : plan.query_order) *ordered++ = element < 0 ? int16_t(0) : natural[element];
+        for (const int element : plan.query_order) *ordered++ = natural[element];
     }
 }
 
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                 const RowAddresses& block, const RowsState& s) {
     const int group = plan.spec.group();
+    KeyRange seen{0, 0};
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
         jit::RowBounds& bounds = s.bounds[row - item.row_begin];
-        const KeyRange seen = p.visible_in(item.b, row / group, block.begin, block.count);
+        if (row == item.row_begin || row % group == 0)  // the heads of a query see the same
+            seen = p.visible_in(item.b, row / group, block.begin, block.count);
         bounds.begin = int32_t(seen.begin);
         bounds.end = int32_t(seen.end);
         if (!plan.spec.alibi) continue;

@@ -118,9 +118,11 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 int64_t begin, int64_t count, const TileState& s) {
     const int group = plan.spec.group();
+    KeyRange seen{0, 0};
     for (int64_t r = 0; r < panel.lanes; ++r) {
         const int64_t row = panel.row_begin + std::min(r, panel.rows - 1), i = row / group;
-        const KeyRange seen = p.visible_in(item.b, i, begin, count);
+        if (r == 0 || row % group == 0)  // the heads of a query see the same
+            seen = p.visible_in(item.b, i, begin, count);
         s.begin[r] = int32_t(seen.begin);
         s.end[r] = int32_t(seen.end);
         if (!plan.spec.alibi) continue;

@@ -93,10 +93,16 @@ public:
     void run_item(int phase, int64_t item, int64_t following, int worker);
 
     // The share of one of `threads` that work at the phase: body(item, following), until none is left.
+    // While there are many, the next ones are taken before the last of those at hand is run.
     template <typename Body>
     void share(int phase, int threads, const Body& body) {
-        for (Items taken = take(phase, threads); taken.begin < taken.end; taken = take(phase, threads))
-            for (int64_t i = taken.begin; i < taken.end; ++i) body(i, i + 1 < taken.end ? i + 1 : -1);
+        for (Items taken = take(phase, threads), next; taken.begin < taken.end; taken = next) {
+            for (int64_t i = taken.begin; i + 1 < taken.end; ++i) body(i, i + 1);
+            const bool early = phase_items(phase) - next_[phase] >= 4 * threads;
+            if (early) next = take(phase, threads);
+            body(taken.end - 1, early && next.begin < next.end ? next.begin : -1);
+            if (!early) next = take(phase, threads);
+        }
     }
 
     // Drops the hold on the context and returns this run to it (src/context.cc).
@@ -104,7 +110,7 @@ public:
 
 private:
     struct Items {
-        int64_t begin, end;
+        int64_t begin = 0, end = 0;
     };
     Items take(int phase, int threads);
     void attend_item(const Item& item, int64_t following, Scratch& scratch);
