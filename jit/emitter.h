@@ -95,7 +95,8 @@ public:
     // each.
     void load_nibbles(const Vec& v, const RegExp& at, bool high);
     void load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers);
-    // `each` (1, 2 or 4) f16 numbers of every address, one behind the other, converted; the other lanes are 0.
+    // `each` (1, 2 or 4) f16 numbers of every address, one behind the other, converted; the other lanes are
+    // 0.
     void load_halves(const Vec& v, const std::vector<RegExp>& at, int each);
     // int32 lanes in -128..127: the first n stored as bytes. v is changed.
     void store_i8(const RegExp& at, const Vec& v, int n);
@@ -143,8 +144,8 @@ public:
     void load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n);
     int pair_byte(int which, int lane) const;
     void restore_pairs(const Vec& a, const Vec& b);  // 32-bit lanes to the order of bytes
-    // Of 2 * lanes() / run floats (run 2, 4 .. lanes()): `even` gets the first, third .. `run` times each, `odd` the
-    // others.
+    // Of 2 * lanes() / run floats (run 2, 4 .. lanes()): `even` gets the first, third .. `run` times each,
+    // `odd` the others.
     void load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, int run);
     // {e0 o0 e1 ..} in both -> {e0 e1 ..}, {o0 o1 ..}, of runs of `run` lanes (2, 4 .. lanes()).
     void separate(const Vec& even, const Vec& odd, int run);

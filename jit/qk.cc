@@ -16,7 +16,8 @@ namespace {
 // As many rows T as fit one vector, or one row of several; what a store writes beyond is written again.
 class Scales : public Emitter {
 public:
-    explicit Scales(const RowKey& key) : Emitter(*key.target), key_(key), block_(block_info(key.format.type)) {
+    explicit Scales(const RowKey& key)
+        : Emitter(*key.target), key_(key), block_(block_info(key.format.type)) {
         begin();
         for (int i = 0; i < kUnroll; ++i) row_.push_back(gpr("row " + std::to_string(i)));
         mov(rows_, ptr[args() + offsetof(ScalesArgs, rows)]);

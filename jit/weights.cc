@@ -32,7 +32,7 @@ public:
     }
 
 private:
-    int at_a_time() const { return lanes() / key_.weight_lanes(); }  // keys, or pairs of them
+    int at_a_time() const { return lanes() / key_.weight_lanes(); }              // keys, or pairs of them
     int weights_bytes() const { return kBlock / 2 * key_.weight_stride() * 4; }  // of one query row
     RegExp factors_at(int r, int g) const { return factors_ + (r * key_.weight_stride() + g) * 4; }
 
@@ -97,7 +97,8 @@ private:
         sub(count_, vectors * at_a_time());
         jnz(each, T_NEAR);
     }
-    // From one vector of scales to the next: as many keys as it has, which fill it but for rows of several vectors.
+    // From one vector of scales to the next: as many keys as it has, which fill it but for rows of several
+    // vectors.
     int scales_bytes() const { return at_a_time() * key_.scales_stride() * 4; }
 
     // As integers, bits of larger magnitudes are larger, and those of NaN the largest.

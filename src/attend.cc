@@ -25,8 +25,8 @@ void list_rows(const char* row, int64_t stride, int64_t n, const char** out) {
 }
 
 // Addresses of rows `first` .. `first` + keys of a sequence.
-void list_view(const CacheView& cache, const RowView& view, int64_t b, int kv_head, int64_t first, int64_t keys,
-               const char** out) {
+void list_view(const CacheView& cache, const RowView& view, int64_t b, int kv_head, int64_t first,
+               int64_t keys, const char** out) {
     if (cache.page_size == 1) {  // rows that a caller has picked one by one
         for (int64_t i = 0; i < keys; ++i) out[i] = view.at(b, cache.starts(b, first + i), kv_head);
         return;
@@ -69,7 +69,8 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
         list_view(cache, view, b, kv_head, first, keys, out);
         for (int64_t i = keys; i < entries; ++i) out[i] = out[keys - 1];
     };
-    const auto set_scales = [&](const RowView& rows, const char** of_rows, const RowView& scales, const char** out) {
+    const auto set_scales = [&](const RowView& rows, const char** of_rows, const RowView& scales,
+                                const char** out) {
         if (scales.base == rows.base) return of_rows;  // blocks, which hold their scales; or there are none
         if (scales.base) set_side(scales, out);
         return out;

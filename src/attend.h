@@ -31,8 +31,7 @@ size_t scratch_floats(const AttentionPlan& plan);
 
 // `following`: the item that this thread runs next, or null; its first rows are fetched ahead.
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                 const Item* following,
-                 Scratch& scratch, States& states);
+                 const Item* following, Scratch& scratch, States& states);
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   Scratch& scratch, States& states);
 
@@ -61,8 +60,8 @@ float query_factor(const AttentionSpec& spec);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 
-// What the score terms add for query row `row` and keys begin .. begin + count, in log2 units; hidden keys get
-// -Inf.
+// What the score terms add for query row `row` and keys begin .. begin + count, in log2 units; hidden keys
+// get -Inf.
 void load_bias(const AttentionProblem& problem, const Item& item, int64_t row, int64_t begin, int64_t count,
                float* bias);
 

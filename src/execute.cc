@@ -224,9 +224,8 @@ Status run_slice(Run& run, int index, int count, quire_barrier_fn barrier, void*
         if (items == 0) continue;
         if (!first && count > 1) barrier(user);
         first = false;
-        run.share(phase, count, [&](int64_t item, int64_t following) {
-            run.run_item(phase, item, following, index);
-        });
+        run.share(phase, count,
+                  [&](int64_t item, int64_t following) { run.run_item(phase, item, following, index); });
     }
     return {};
 }

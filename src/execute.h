@@ -87,8 +87,8 @@ public:
     int64_t phase_items(int phase) const;
     // Merges of parts, each by the thread that attends to the last part.
     int64_t merges() const { return attention_plan_ ? schedule_.merges() : 0; }
-    // Memory of one worker, then items of a phase; a worker is used by one thread at a time. `following`: the item
-    // that it runs next, whose rows are fetched ahead, or -1.
+    // Memory of one worker, then items of a phase; a worker is used by one thread at a time. `following`: the
+    // item that it runs next, whose rows are fetched ahead, or -1.
     void prepare_worker(int worker);
     void run_item(int phase, int64_t item, int64_t following, int worker);
 

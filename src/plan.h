@@ -11,9 +11,9 @@
 namespace quire {
 
 // Key ranges are split at fixed positions of a sequence, so that a result never depends on threads or batch.
-constexpr int64_t kDecodeSplit = 512;   // keys, a multiple of jit::kBlock
-constexpr int64_t kTileSplit = 4096;    // keys, for short queries of more than kMaxDecodeRows rows
-constexpr int kMaxTileRows = 384;       // query rows that share one packing of K and V
+constexpr int64_t kDecodeSplit = 512;  // keys, a multiple of jit::kBlock
+constexpr int64_t kTileSplit = 4096;   // keys, for short queries of more than kMaxDecodeRows rows
+constexpr int kMaxTileRows = 384;      // query rows that share one packing of K and V
 
 struct AttentionPlan {
     AttentionSpec spec{};

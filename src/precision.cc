@@ -33,8 +33,8 @@ bool words_pay_for_keys(const jit::RowKey& key) {
     return chunks * (split + mixed + key.rows * (dots(*key.target) + 2)) < kWorthIt * float_operations(key);
 }
 
-// A vector of two keys: interleaving, and one dot product a row; and for each pair of keys the weights, as many
-// pairs at a time as fit a vector.
+// A vector of two keys: interleaving, and one dot product a row; and for each pair of keys the weights, as
+// many pairs at a time as fit a vector.
 bool words_pay_for_values(const jit::RowKey& key) {
     if (!jit::has_words(key.format)) return false;
     const int lanes = key.target->lanes();

@@ -69,8 +69,8 @@ const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index
 Item Schedule::item(int64_t index) const {
     const Sequence& s = find(&Sequence::first_item, index);
     const int64_t b = &s - sequences_.data(), local = index - s.first_item;
-    // The heads of a part follow each other: where a row of the cache holds them all they share memory pages and
-    // cache lines. Later rows see more keys under a causal mask: longest first.
+    // The heads of a part follow each other: where a row of the cache holds them all they share memory pages
+    // and cache lines. Later rows see more keys under a causal mask: longest first.
     const int64_t head = local % kv_heads_, part = local / kv_heads_ % s.parts;
     const int64_t block = s.blocks - 1 - local / kv_heads_ / s.parts;
     const int64_t row_begin = block * s.block_rows, row_end = std::min(row_begin + s.block_rows, s.rows);
