@@ -1,7 +1,8 @@
-"""Perplexity of a text in an unmodified llama.cpp (of the wheel xllamacpp, with SmolLM2-135M), with and without quire.
+"""Perplexity of a text in an unmodified llama.cpp (of the wheel xllamacpp, with SmolLM2-135M), with and
+without quire.
 
-Every token is decoded out of the cache of those before it. Both programs run beside each other, on a thread each.
-Prints Markdown. `./dev compare perplexity` installs what it needs.
+Every token is decoded out of the cache of those before it. Both programs run beside each other, each on a
+thread. Prints Markdown. `./dev compare perplexity` installs what it needs.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -45,7 +47,7 @@ def main():
     print("| --- | --- | --- | --- | --- |", flush=True)
     for cache in options.caches.split(","):
         with ThreadPoolExecutor(2) as pool:
-            both = list(pool.map(lambda by_quire: logarithms(options, cache, by_quire), (False, True)))
+            both = list(pool.map(partial(logarithms, options, cache), (False, True)))
         stock, quire = (math.exp(-sum(one) / len(one)) for one in both)
         difference = f"{(quire / stock - 1) * 100:+.2f} %"
         print(f"| {cache} | {len(both[0])} | {stock:.3f} | {quire:.3f} | {difference} |", flush=True)

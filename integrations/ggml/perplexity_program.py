@@ -2,8 +2,8 @@
 
 python perplexity_program.py CACHE TOKENS TEXT LOGARITHMS.json
 
-The server tells the probability of a token that it generates, not of one in a prompt. So every token of the text is
-asked for with a bias that forces it, out of the cache that holds the ones before.
+The server tells the probability of a token that it generates, not of one in a prompt. So every token of the
+text is asked for with a bias that forces it, out of the cache that holds the ones before.
 """
 
 import json
