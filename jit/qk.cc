@@ -146,8 +146,10 @@ private:
         return key_.rows * tokens + 4 + (several_sums ? key_.rows * tokens : 1) <= num_vecs();
     }
     int tile() const override {
+        bool several = false;  // groups that are no multiple of a chunk may go on anywhere
+        for (int chunk = 0; chunk < parts(); ++chunk) several = several || goes_on(chunk);
         for (int t : {4, 2})
-            if (fit(t, goes_on(0))) return t;
+            if (fit(t, several)) return t;
         return 1;
     }
     int parts() const override { return loader_->chunks(); }

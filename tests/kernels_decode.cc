@@ -259,12 +259,31 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {quantised(QUIRE_INT8, 1, QUIRE_F32), 40},
                                           {quantised(QUIRE_INT4, 1, QUIRE_F32), 40},
                                           {quantised(QUIRE_INT4, 32, QUIRE_F16), 96},
+                                          {quantised(QUIRE_INT4, 44, QUIRE_F32), 132},
                                           {plain_format(QUIRE_Q8_0), 128},
                                           {plain_format(QUIRE_Q5_1), 64},
                                           {plain_format(QUIRE_IQ4_NL), 96}})
                 for (bool words : {false, true})
                     if (!words || jit::has_words(shape.format))
                         check_setup({target, shape, shape, rows, {}, words});
+}
+
+// Groups of any size fit the registers, wherever in the row two chunks of words share one.
+TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
+    for (const Target* target : jit_targets())
+        for (const quire_type type : {QUIRE_INT8, QUIRE_INT4})
+            for (const int dim : {36, 132, 176, 220, 252})
+                for (int group = 4; group <= dim; group += 4) {
+                    const jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0, true};
+                    for (int rows = 1; dim % group == 0 && rows <= jit::kMaxDecodeRows; ++rows) {
+                        jit::RowKey of_rows = key;
+                        of_rows.rows = rows;
+                        jit::DecodeKernels kernels;
+                        const Status status = make_decode_kernels(test_code_cache(), of_rows, of_rows,
+                                                                  {false, false, false}, &kernels);
+                        EXPECT_TRUE(status.ok()) << status.message();
+                    }
+                }
 }
 
 TEST(KernelsDecode, EveryScoreKey) {
