@@ -30,7 +30,7 @@ def measure(python, cache, options, by_quire):
     lengths = [options.prompt, 100]
     requests = {
         "cache": cache,
-        "context": options.prompt + options.generate + 200,
+        "context": options.prompt * 11 // 10 + options.generate + 200,
         "threads": options.threads,
         "completions": [
             [{"prompt": text_of(tokens), "max_tokens": options.generate if tokens > 100 else 64}]
@@ -47,6 +47,8 @@ def measure(python, cache, options, by_quire):
         answers = json.loads(found.read_text())
     rates = {}
     for tokens, ((answer,)) in zip(lengths, answers):
+        if "timings" not in answer:
+            sys.exit(f"compare: the server answered a prompt of about {tokens} tokens by {answer}")
         timings = answer["timings"]
         if tokens > 100:
             rates[f"prompt of {timings['prompt_n']} tokens"] = timings["prompt_per_second"]
