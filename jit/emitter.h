@@ -151,8 +151,6 @@ public:
     void separate(const Vec& even, const Vec& odd, int run);
     // {e0 e1 ..}, {o0 o1 ..} -> {e0 o0 e1 ..} in both, of runs of `run` lanes (1; 4 for zmm).
     void interleave(const Vec& even, const Vec& odd, int run = 1);
-    // The register for n lanes or more.
-    Xbyak::Xmm narrow(const Vec& v, int n) const;
 
     // ---- across lanes ----
     // Lane i of d is lane i ^ distance (1, 2, 4, with 16 lanes also 8) of s.
@@ -173,6 +171,8 @@ private:
     void load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order);
     void fold_step(Fold op, const Vec& v, const Vec& moved);
     void add_halves(const Vec& v);
+    void permute_both(const Vec& a, const Vec& b, const std::vector<uint32_t>& first,
+                      const std::vector<uint32_t>& second);
     void sum_quarters(const Xbyak::Xmm* v);
     void round_bits_to_bf16(const Vec& v);
     void gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, int each);

@@ -123,22 +123,30 @@ void Emitter::load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, i
     vpermilps(even, even, constant(order));
 }
 
+// Lanes of zmm a and b, 16 on those of b: a = those of `first`, b = those of `second`.
+void Emitter::permute_both(const Vec& a, const Vec& b, const std::vector<uint32_t>& first,
+                           const std::vector<uint32_t>& second) {
+    Temp low(*this, "both.low"), high(*this, "both.high");
+    vmovups(low, constant(first));
+    vpermi2ps(low, a, b);
+    vmovups(high, constant(second));
+    vpermi2ps(high, a, b);
+    vmovups(b, high);
+    vmovups(a, low);
+}
+
 void Emitter::separate(const Vec& even, const Vec& odd, int run) {
     if (run == lanes()) return;
-    Temp first(*this, "separate.even");
     if (is_512()) {
         std::vector<uint32_t> order, next;
         for (int i = 0; i < 16; ++i) {
             order.push_back(uint32_t(i / run * 2 * run + i % run));
             next.push_back(order.back() + uint32_t(run));
         }
-        vmovups(first, constant(order));
-        vpermi2ps(first, even, odd);
-        Temp second(*this, "separate.odd");
-        vmovups(second, constant(next));
-        vpermi2ps(second, even, odd);
-        vmovups(odd, second);
-    } else if (run == 4) {
+        return permute_both(even, odd, order, next);
+    }
+    Temp first(*this, "separate.even");
+    if (run == 4) {
         const Xbyak::Ymm e(even.getIdx()), o(odd.getIdx());
         vperm2f128(Xbyak::Ymm((*first).getIdx()), e, o, 0x20);
         vperm2f128(o, e, o, 0x31);
@@ -152,7 +160,6 @@ void Emitter::separate(const Vec& even, const Vec& odd, int run) {
 }
 
 void Emitter::interleave(const Vec& even, const Vec& odd, int run) {
-    Temp low(*this, "interleave.low");
     if (is_512()) {
         std::vector<uint32_t> first, second;
         for (int i = 0; i < 16; ++i) {
@@ -160,25 +167,14 @@ void Emitter::interleave(const Vec& even, const Vec& odd, int run) {
             first.push_back(uint32_t(from));
             second.push_back(uint32_t(from + 8));
         }
-        vmovups(low, constant(first));
-        vpermi2ps(low, even, odd);
-        Temp high(*this, "interleave.high");
-        vmovups(high, constant(second));
-        vpermi2ps(high, even, odd);
-        vmovups(odd, high);
-        vmovups(even, low);
-        return;
+        return permute_both(even, odd, first, second);
     }
+    Temp low(*this, "interleave.low");
     const Xbyak::Ymm e(even.getIdx()), o(odd.getIdx()), l((*low).getIdx());
     vunpcklps(l, e, o);
     vunpckhps(o, e, o);
     vperm2f128(e, l, o, 0x20);
     vperm2f128(o, l, o, 0x31);
-}
-
-Xbyak::Xmm Emitter::narrow(const Vec& v, int n) const {
-    const auto kind = n <= 4 ? Xbyak::Operand::XMM : n <= 8 ? Xbyak::Operand::YMM : Xbyak::Operand::ZMM;
-    return Xbyak::Xmm(kind, v.getIdx());
 }
 
 }  // namespace quire::jit
