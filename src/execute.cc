@@ -1,10 +1,8 @@
 #include "src/execute.h"
 
-#include <dlfcn.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
-#include <unistd.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -18,24 +16,6 @@ namespace quire {
 namespace {
 
 constexpr unsigned kDefaultMxcsr = 0x1f80;
-
-// oneTBB's threads are not there in a child process after fork, and its locks may be held by one of them: a
-// child of a process that has used oneTBB through this library never does.
-bool may_use_tbb() {
-    static std::atomic<pid_t> user{0};
-    pid_t first = 0;
-    const pid_t self = getpid();
-    return user.compare_exchange_strong(first, self) || first == self;
-}
-
-// oneTBB's threads run code of this library and of oneTBB's, and go some time after the last call: once there
-// are any, dlclose must unload neither. A handle of its own keeps the library; in a program there is nothing
-// to keep.
-void stay_loaded() {
-    Dl_info self;
-    if (dladdr(reinterpret_cast<void*>(&stay_loaded), &self) != 0 && self.dli_fname != nullptr)
-        static_cast<void>(dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD));
-}
 
 // A list of copies or projections as one list of items.
 template <typename List>
@@ -232,52 +212,41 @@ Status run_slice(Run& run, int index, int count, quire_barrier_fn barrier, void*
 
 // ---- oneTBB ----
 
-struct Executor::Arena {
-    explicit Arena(int threads) : arena(threads) { stay_loaded(); }
-    tbb::task_arena arena;
-};
-
 // oneTBB has no more workers than processors, and would print a warning if asked for more.
 Executor::Executor(int num_threads, std::function<void(const std::string&)> say)
-    : num_threads_(std::min(num_threads, tbb::info::default_concurrency())), say_(std::move(say)) {}
-Executor::~Executor() = default;
+    : num_threads_(std::min(num_threads, tbb::info::default_concurrency())),
+      say_(std::move(say)),
+      arena_(num_threads_) {}
 
 void Executor::run(Run& run) {
     int64_t most = 0;
     for (int phase = 0; phase < Run::kPhases; ++phase) most = std::max(most, run.phase_items(phase));
     const int threads = run.max_threads ? std::min(run.max_threads, num_threads_) : num_threads_;
-    bool inline_run = threads == 1 || most <= 1;
-    if (!inline_run && !may_use_tbb()) {
-        say_("quire: runs inline: this process was forked from one that used oneTBB");
-        inline_run = true;
+    if (threads > 1 && most > 1) {
+        if (arena_.execute([&] { run_phases(run, threads); })) return;
+        say_("quire: runs inline: this process was forked while oneTBB was in use");
     }
-    if (inline_run) {
-        Status status = run_slice(run, 0, 1, nullptr, nullptr);
-        (void)status;  // index and count are right
-        return;
-    }
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        if (!arena_) arena_ = std::make_unique<Arena>(num_threads_);
-    }
+    const Status status = run_slice(run, 0, 1, nullptr, nullptr);
+    (void)status;  // index and count are right
+}
+
+void Executor::run_phases(Run& run, int threads) const {
     for (int worker = 0; worker < num_threads_; ++worker) run.prepare_worker(worker);
-    arena_->arena.execute([&] {
-        for (int phase = 0; phase < Run::kPhases; ++phase) {
-            const int64_t items = run.phase_items(phase);
-            if (items == 0) continue;
-            // One task a thread, each taking the next item: items are long, and this keeps their order.
-            tbb::parallel_for(
-                0, int(std::min<int64_t>(threads, items)),
-                [&](int) {
-                    FloatEnvironment environment;
-                    const int worker = tbb::this_task_arena::current_thread_index();
-                    run.share(phase, threads, [&](int64_t item, int64_t following) {
-                        run.run_item(phase, item, following, worker);
-                    });
-                },
-                tbb::simple_partitioner());
-        }
-    });
+    for (int phase = 0; phase < Run::kPhases; ++phase) {
+        const int64_t items = run.phase_items(phase);
+        if (items == 0) continue;
+        // One task a thread, each taking the next item: items are long, and this keeps their order.
+        tbb::parallel_for(
+            0, int(std::min<int64_t>(threads, items)),
+            [&](int) {
+                FloatEnvironment environment;
+                const int worker = tbb::this_task_arena::current_thread_index();
+                run.share(phase, threads, [&](int64_t item, int64_t following) {
+                    run.run_item(phase, item, following, worker);
+                });
+            },
+            tbb::simple_partitioner());
+    }
 }
 
 }  // namespace quire

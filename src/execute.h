@@ -1,5 +1,5 @@
-// Runs the work items of a call: in oneTBB, on the caller's threads (slices), or inline. The only file that
-// includes oneTBB is execute.cc.
+// Runs the work items of a call: in oneTBB, on the caller's threads (slices), or inline. The only files that
+// include oneTBB are execute.cc and arena.cc.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/append.h"
+#include "src/arena.h"
 #include "src/copy.h"
 #include "src/plan.h"
 #include "src/project.h"
@@ -148,15 +149,14 @@ class Executor {
 public:
     // `say`: the context's log, each text once.
     Executor(int num_threads, std::function<void(const std::string&)> say);
-    ~Executor();
     void run(Run& run);
 
 private:
-    struct Arena;
+    void run_phases(Run& run, int threads) const;
+
     const int num_threads_;
     const std::function<void(const std::string&)> say_;
-    std::unique_ptr<Arena> arena_;  // made on first use; null where one thread is asked for
-    std::mutex mutex_;
+    Arena arena_;
 };
 
 // One slice of a run: all of `count` threads call it.

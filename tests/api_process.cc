@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/api_call.h"
@@ -74,6 +77,13 @@ TEST(Process, PrintsNothing) {
 // For processes that were forked: says nothing.
 quire_context* quiet_context(int threads) {
     return context_with_threads(threads, [](void*, const char*) {});
+}
+
+quire_context* logging_context(int threads, std::vector<std::string>* lines) {
+    return context_with_threads(
+        threads,
+        [](void* user, const char* line) { static_cast<std::vector<std::string>*>(user)->push_back(line); },
+        lines);
 }
 
 enum class End { quick, usual };  // _exit, or exit with its destructors
@@ -186,22 +196,61 @@ TEST_P(Fork, ChildGeneratesCode) {
 INSTANTIATE_TEST_SUITE_P(, Fork, testing::Values(1, 2),
                          [](const auto& threads) { return threads.param == 1 ? "Inline" : "Threads"; });
 
-// oneTBB's threads are not there in the child: it says once that it runs inline.
-TEST(ForkLog, SaysThatItRunsInline) {
+int threads_of_this_process() {
+    const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
+    return int(std::distance(begin(tasks), end(tasks)));
+}
+
+// Fork ends oneTBB's threads, and both processes make new ones.
+TEST(ForkThreads, BothProcessesHaveTheirOwn) {
 #ifdef __SANITIZE_THREAD__
     GTEST_SKIP() << "the thread sanitizer does not follow a fork of many threads";
 #endif
-    static std::vector<std::string> lines;
-    lines.clear();
-    quire_context* context = context_with_threads(2, [](void*, const char* line) { lines.push_back(line); });
+    std::vector<std::string> lines;
+    quire_context* context = logging_context(2, &lines);
     const std::vector<uint8_t> expected = PmxCall().result(context);
+    const int threads = threads_of_this_process();
+    EXPECT_EQ(threads, sysconf(_SC_NPROCESSORS_ONLN) > 1 ? 2 : 1);
+    expect_child([&] {
+        const int before = threads_of_this_process();
+        return context_gives(context, expected) && before == 1 && threads_of_this_process() == threads &&
+               lines.empty();
+    });
+    EXPECT_EQ(threads_of_this_process(), 1);
+    EXPECT_TRUE(context_gives(context, expected));
+    EXPECT_EQ(threads_of_this_process(), threads);
+    quire_context_destroy(context);
+}
+
+// Another thread holds on to oneTBB, which keeps its threads: a child says once that it runs inline.
+TEST(ForkThreads, ChildRunsInlineWhereOneTbbIsInUse) {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "the thread sanitizer does not follow a fork of many threads";
+#endif
+    std::vector<std::string> lines;
+    quire_context* context = logging_context(2, &lines);
+    const std::vector<uint8_t> expected = PmxCall().result(context);
+    std::promise<void> used, forked;
+    std::thread other([&] {
+        EXPECT_TRUE(context_gives(context, expected));
+        used.set_value();
+        forked.get_future().wait();
+    });
+    used.get_future().wait();
     EXPECT_TRUE(lines.empty());
     const bool threads = sysconf(_SC_NPROCESSORS_ONLN) > 1;  // else there is nothing to say
-    expect_child([&] {
-        const std::string said = "quire: runs inline: this process was forked from one that used oneTBB";
-        const bool good = context_gives(context, expected) && context_gives(context, expected);
-        return good && (!threads || lines == std::vector<std::string>{said});
-    });
+    const auto use = [&] {
+        const std::string said = "quire: runs inline: this process was forked while oneTBB was in use";
+        bool good = context_gives(context, expected) && context_gives(context, expected);
+        good = good && (!threads || lines == std::vector<std::string>{said});
+        quire_context_destroy(context);
+        return good;
+    };
+    expect_child(use);
+    expect_child(use, End::usual);
+    EXPECT_TRUE(context_gives(context, expected));  // the parent goes on
+    forked.set_value();
+    other.join();
     quire_context_destroy(context);
 }
 

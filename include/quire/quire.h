@@ -20,8 +20,9 @@
  *   - Contexts and plans may be used from many threads at once. Two runs at a time must not write to the
  *     same buffers. A plan must live as long as the runs prepared with it.
  *   - After fork, the child may go on using contexts and plans, provided that no other thread was in a call of
- *     quire. Once a process has run in quire's own oneTBB threads, its children run inline, and the shared
- *     library stays loaded after dlclose.
+ *     quire. Fork ends oneTBB's threads, and both processes make new ones; where another thread of the program
+ *     holds on to oneTBB they stay, and the child runs inline. Once a process has run in quire's own oneTBB
+ *     threads, the shared library stays loaded after dlclose.
  *   - Environment: QUIRE_TARGET caps the instruction set (a name of quire_target_name, unknown: an error),
  *     QUIRE_NUM_THREADS sets the threads of contexts that do not say. QUIRE_VERBOSE (0, 1, 2), QUIRE_PERF (map,
  *     jitdump) and QUIRE_JIT_DUMP (a directory) show what a context does, see docs/profiling.md. All are read
