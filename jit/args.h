@@ -91,18 +91,24 @@ constexpr int kValuePanel = 8;  // values of one packed panel of V
 // Floats from one panel to the next: a power of two of bytes would put all panels of a key in one cache set.
 constexpr int kPanelStride = kTileKeys * kValuePanel + 16;
 
-struct PackArgs {             // dequantise rows into a tile of f32
+constexpr int kWordPanelStride = kTileKeys / 2 * kValuePanel + 16;  // of tiles of words: pairs of keys
+
+struct PackArgs {             // rows into a tile of f32, or of words
     const char* const* rows;  // [N]
-    const float* scales;      // [N][scale stride]
-    float* tile;              // keys: [N][V]; values: [ceil(Dv / 8)][kPanelStride]
-    int64_t count;            // keys
+    const float* scales;      // [N][scale stride]; words: not used
+    // keys: float [N][V], or int16_t [N][query words]; values: float [ceil(V / 8)][kPanelStride], or
+    // [ceil(V / 8)][kWordPanelStride] pairs of int16_t
+    void* tile;
+    int64_t count;  // keys; values of words: an even number
 };
 
 struct TileQkArgs {
-    const float* query;  // [D][W * L]
-    const float* keys;   // [N][V]
-    float* scores;       // [N][W * L], written
-    int64_t count;       // keys, a multiple of kKeyPadding
+    const void* query;     // float [D][W * L], or int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle)
+    const void* keys;      // as packed
+    float* scores;         // [N][W * L], written
+    int64_t count;         // keys, a multiple of kKeyPadding
+    const float* scales;   // [N][scale stride], of words
+    const float* factors;  // [W * L] of the query's words
 };
 
 struct TileSoftmaxArgs {
@@ -119,12 +125,22 @@ struct TileSoftmaxArgs {
     float cap;
 };
 
+struct TileWeightsArgs {         // probabilities * scales of the values, as words
+    const float* probabilities;  // [N][W * L], 0 for padded keys
+    const float* scales;         // [N][scale stride]: of each group, relative to the largest of the tile
+    int16_t* weights;            // [groups][kTileKeys / 2][W * L][2], written
+    float* factors;              // [W * L], written
+    int64_t count;               // keys, a multiple of kKeyPadding
+};
+
 struct TilePvArgs {
-    const float* probabilities;  // [N][W * L]
-    const float* values;         // [ceil(Dv / 8)][kPanelStride], each [kTileKeys][8]
-    const float* rescale;        // [W * L]
-    float* output;               // [Dv rounded up to 8][W * L] accumulated
-    int64_t count;               // keys, exact
+    const void* probabilities;  // float [N][W * L], or the weights of TileWeightsArgs
+    const void* values;         // as packed
+    const float* rescale;       // [W * L]
+    float* output;              // [Dv rounded up to 8][W * L] accumulated
+    int64_t count;              // keys, exact; of words: a multiple of kKeyPadding
+    const float* factors;       // [W * L] of the weights
+    const float* tops;          // [groups]: the largest scales
 };
 
 // ---- append and merge ----

@@ -15,7 +15,7 @@ struct RowKey {
     quire_format format;
     int dim;             // D or Dv
     int rows;            // query rows (decode), vectors of query rows (tiles); 0 where it does not matter
-    bool words = false;  // integer dot products of 16-bit words (decode, precision `high`)
+    bool words = false;  // integer dot products of 16-bit words (precision `high`)
 
     std::string name(const char* stage) const {
         std::string text = std::string(stage) + "_d" + std::to_string(dim);

@@ -7,6 +7,7 @@
 #include "jit/qk.h"
 #include "jit/softmax.h"
 #include "jit/tile_products.h"
+#include "jit/tile_words.h"
 #include "jit/weights.h"
 
 namespace quire::jit {
@@ -55,16 +56,42 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
         &kernels->softmax);
 }
 
+namespace {
+
+Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>* kernel) {
+    keys.rows = vecs;
+    if (keys.words)
+        return make(
+            cache, keys.name("tile_qk"), [&](auto* code) { return generate_tile_qk_words(keys, code); },
+            kernel);
+    const TileKey key{keys.target, keys.dim, keys.padded(), vecs};
+    return make(
+        cache, tile_name("tile_qk", keys, vecs), [&](auto* code) { return generate_tile_qk(key, code); },
+        kernel);
+}
+
+Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kernels) {
+    values.rows = vecs;
+    if (values.words) {
+        QUIRE_TRY(make(
+            cache, values.name("tile_weights"),
+            [&](auto* code) { return generate_tile_weights(values, code); }, &kernels->weights));
+        return make(
+            cache, values.name("tile_pv"), [&](auto* code) { return generate_tile_pv_words(values, code); },
+            &kernels->pv);
+    }
+    const TileKey key{values.target, values.dim, values.padded(), vecs};
+    return make(
+        cache, tile_name("tile_pv", values, vecs), [&](auto* code) { return generate_tile_pv(key, code); },
+        &kernels->pv);
+}
+
+}  // namespace
+
 Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
                          int vecs, TileKernels* kernels) {
-    const TileKey qk{keys.target, keys.dim, keys.padded(), vecs};
-    const TileKey pv{values.target, values.dim, values.padded(), vecs};
-    QUIRE_TRY(make(
-        cache, tile_name("tile_qk", keys, vecs), [&](auto* code) { return generate_tile_qk(qk, code); },
-        &kernels->qk));
-    QUIRE_TRY(make(
-        cache, tile_name("tile_pv", values, vecs), [&](auto* code) { return generate_tile_pv(pv, code); },
-        &kernels->pv));
+    QUIRE_TRY(make_tile_qk(cache, keys, vecs, &kernels->qk));
+    QUIRE_TRY(make_tile_pv(cache, values, vecs, kernels));
     for (bool masked : {false, true}) {
         const std::string name = "tile_softmax_w" + std::to_string(vecs) + scores.name() +
                                  (masked ? "_masked_" : "_") + keys.target->name;
@@ -77,6 +104,8 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
 }
 
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
+    kernels->key_words = keys.words;
+    kernels->value_words = values.words;
     QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
     QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
     QUIRE_TRY(make(

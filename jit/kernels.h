@@ -40,10 +40,12 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
 struct TileKernels {  // query rows in the lanes; for one width of panel
     Kernel<TileQkArgs> qk;
     Kernel<TileSoftmaxArgs> softmax, softmax_masked;
+    Kernel<TileWeightsArgs> weights;  // empty where pv takes probabilities
     Kernel<TilePvArgs> pv;
 };
 
 struct PackKernels {  // cache rows -> tiles for TileKernels
+    bool key_words = false, value_words = false;
     Kernel<ScalesArgs> key_scales, value_scales;
     Kernel<PackArgs> keys, values;
 };

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "jit/row_loader.h"
+#include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
@@ -54,13 +55,73 @@ private:
               row_ = gpr("row");
 };
 
+// for key in 0..count: tile[key] = words of rows[key]                           (word loader)
+class PackKeyWords : public Emitter {
+public:
+    explicit PackKeyWords(const RowKey& key) : Emitter(*key.target) {
+        const auto loader = WordLoader::make(*this, key.format, key.dim);
+        begin();
+        const Gpr rows = gpr("rows"), tile = gpr("tile"), count = gpr("count"), row = gpr("row");
+        mov(rows, ptr[args() + offsetof(PackArgs, rows)]);
+        mov(tile, ptr[args() + offsetof(PackArgs, tile)]);
+        mov(count, ptr[args() + offsetof(PackArgs, count)]);
+        Label each_key;
+        L(each_key);
+        mov(row, ptr[rows]);
+        for (int chunk = 0; chunk < loader->chunks(); ++chunk) {
+            Temp a(*this, "a"), b(*this, "b");
+            loader->load_keys(a, b, chunk, row);
+            vmovups(ptr[tile + 2 * chunk * vec_bytes()], *a);
+            vmovups(ptr[tile + (2 * chunk + 1) * vec_bytes()], *b);
+        }
+        add(rows, 8);
+        add(tile, key.query_words() * 2);
+        dec(count);
+        jnz(each_key, T_NEAR);
+        end();
+    }
+};
+
+// for each pair of keys: tile[panel][pair][0..8] = words of both rows
+class PackValueWords : public Emitter {
+public:
+    explicit PackValueWords(const RowKey& key) : Emitter(*key.target) {
+        const auto loader = WordLoader::make(*this, key.format, key.dim);
+        begin();
+        const Gpr rows = gpr("rows"), tile = gpr("tile"), count = gpr("count"), row = gpr("row"),
+                  second = gpr("second row");
+        mov(rows, ptr[args() + offsetof(PackArgs, rows)]);
+        mov(tile, ptr[args() + offsetof(PackArgs, tile)]);
+        mov(count, ptr[args() + offsetof(PackArgs, count)]);
+        Label each_pair;
+        L(each_pair);
+        mov(row, ptr[rows]);
+        mov(second, ptr[rows + 8]);
+        const std::vector<Vec> v = vecs("v", 2);
+        for (int vec = 0; vec < key.vecs(); vec += 2) {
+            loader->load_values(v.data(), vec, row, second);
+            loader->restore_order(v.data());
+            for (int i = 0; i < 2; ++i) {
+                const int to = loader->value_vec(vec + i);
+                for (int half = 0; half < halves() && to < key.vecs(); ++half)
+                    store_half(tile + (to * halves() + half) * kWordPanelStride * 4, v[size_t(i)], half);
+            }
+        }
+        add(rows, 16);
+        add(tile, kValuePanel * 4);
+        sub(count, 2);
+        jnz(each_pair, T_NEAR);
+        end();
+    }
+};
+
 }  // namespace
 
 Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code) {
-    return Pack(key, false).finish(code);
+    return key.words ? PackKeyWords(key).finish(code) : Pack(key, false).finish(code);
 }
 Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code) {
-    return Pack(key, true).finish(code);
+    return key.words ? PackValueWords(key).finish(code) : Pack(key, true).finish(code);
 }
 
 }  // namespace quire::jit

@@ -1,4 +1,5 @@
-// Tiles of f32 for the kernels with query rows in the lanes: rows dequantised once for many query rows.
+// Tiles for the kernels with query rows in the lanes: rows dequantised, or turned into words, once for many
+// query rows.
 #pragma once
 #include <vector>
 

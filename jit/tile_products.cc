@@ -2,48 +2,10 @@
 
 #include <cstddef>
 
-#include "jit/emitter.h"
+#include "jit/tile_product.h"
 
 namespace quire::jit {
 namespace {
-
-// Broadcast operands a tile: with W vectors of rows this fills the registers with accumulators
-// (AVX2 3 x 4 + 3 + 1 = 16) and divides kKeyPadding and kValuePanel.
-int broadcasts(const Emitter& e, int vecs) {
-    for (int n : {8, 4})
-        if (n * vecs + vecs + 1 <= e.num_vecs()) return n;
-    return 2;
-}
-
-// Shared inner step: acc[n][w] += element[n] * rows[w]. Each lane vector is loaded once, each element
-// broadcast once (operands folded into the FMA would triple the loads).
-class TileProduct : public Emitter {
-protected:
-    explicit TileProduct(const TileKey& key)
-        : Emitter(*key.target),
-          key_(key),
-          n_(broadcasts(*this, key.vecs)),
-          acc_(vecs("acc", n_ * key.vecs)),
-          rows_(vecs("rows", key.vecs)) {}
-
-    const Vec& acc(int n, int w) const { return acc_[size_t(n * key_.vecs + w)]; }
-    int panel_bytes() const { return key_.vecs * vec_bytes(); }  // one row of the lane operand
-
-    template <typename ElementAt>
-    void emit_step(const RegExp& lanes_at, const ElementAt& element_at) {
-        stage("step");
-        for (int w = 0; w < key_.vecs; ++w) vmovups(rows_[size_t(w)], ptr[lanes_at + w * vec_bytes()]);
-        for (int n = 0; n < n_; ++n) {
-            Temp element(*this, "element");
-            vbroadcastss(element, ptr[element_at(n)]);
-            for (int w = 0; w < key_.vecs; ++w) vfmadd231ps(acc(n, w), element, rows_[size_t(w)]);
-        }
-    }
-
-    const TileKey key_;
-    const int n_;
-    const std::vector<Vec> acc_, rows_;
-};
 
 // for key in 0..count step n:
 //   acc[n][w] = 0
@@ -51,7 +13,7 @@ protected:
 //   scores[key + n][w] = acc[n][w]
 class TileQk : public TileProduct {
 public:
-    explicit TileQk(const TileKey& key) : TileProduct(key) {
+    explicit TileQk(const TileKey& key) : TileProduct(*key.target, key.vecs, 0), key_(key) {
         begin();
         mov(keys_, ptr[args() + offsetof(TileQkArgs, keys)]);
         mov(scores_, ptr[args() + offsetof(TileQkArgs, scores)]);
@@ -63,7 +25,7 @@ public:
             mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
             emit_dims();
             for (int n = 0; n < n_; ++n)
-                for (int w = 0; w < key_.vecs; ++w)
+                for (int w = 0; w < vecs_; ++w)
                     vmovups(ptr[scores_ + n * panel_bytes() + w * vec_bytes()], acc(n, w));
         }
         add(keys_, n_ * key_.key_stride * 4);
@@ -93,12 +55,14 @@ private:
 
     void emit_unrolled(int dims) {
         for (int d = 0; d < dims; ++d)
-            emit_step(query_ + d * panel_bytes(),
-                      [&](int n) { return element_ + (n * key_.key_stride + d) * 4; });
+            emit_step(
+                query_ + d * panel_bytes(), [&](int n) { return element_ + (n * key_.key_stride + d) * 4; },
+                [&](auto& sum, auto& a, const auto& b) { vfmadd231ps(sum, a, b); });
         add(query_, dims * panel_bytes());
         add(element_, dims * 4);
     }
 
+    const TileKey key_;
     const Gpr keys_ = gpr("keys"), scores_ = gpr("scores"), count_ = gpr("count"), query_ = gpr("query"),
               element_ = gpr("element"), left_ = gpr("left");
 };
@@ -109,7 +73,7 @@ private:
 //   output[d + n][w] = acc[n][w]
 class TilePv : public TileProduct {
 public:
-    explicit TilePv(const TileKey& key) : TileProduct(key) {
+    explicit TilePv(const TileKey& key) : TileProduct(*key.target, key.vecs, 0), key_(key) {
         begin();
         mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
         mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
@@ -130,7 +94,7 @@ private:
     void emit_dims(int d) {
         stage("dims");
         mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
-        for (int w = 0; w < key_.vecs; ++w) {
+        for (int w = 0; w < vecs_; ++w) {
             vmovups(rows_[size_t(w)], ptr[rescale_ + w * vec_bytes()]);
             for (int n = 0; n < n_; ++n) vmulps(acc(n, w), rows_[size_t(w)], ptr[output_at(d + n, w)]);
         }
@@ -139,15 +103,18 @@ private:
         lea(value_, ptr[panel_ + d * 4]);
         Label each_key;
         L(each_key);
-        emit_step(probabilities_, [&](int n) { return value_ + n * 4; });
+        emit_step(
+            probabilities_, [&](int n) { return value_ + n * 4; },
+            [&](auto& sum, auto& a, const auto& b) { vfmadd231ps(sum, a, b); });
         add(probabilities_, panel_bytes());
         add(value_, kValuePanel * 4);
         dec(count_);
         jnz(each_key, T_NEAR);
         for (int n = 0; n < n_; ++n)
-            for (int w = 0; w < key_.vecs; ++w) vmovups(ptr[output_at(d + n, w)], acc(n, w));
+            for (int w = 0; w < vecs_; ++w) vmovups(ptr[output_at(d + n, w)], acc(n, w));
     }
 
+    const TileKey key_;
     const Gpr output_ = gpr("output"), panel_ = gpr("panel"), panels_ = gpr("panels"),
               rescale_ = gpr("rescale"), probabilities_ = gpr("probabilities"), count_ = gpr("count"),
               value_ = gpr("value");

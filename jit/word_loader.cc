@@ -145,9 +145,13 @@ bool has_words(const quire_format& format) {
     return is_quantised(format) && format.quant_group % 4 == 0;
 }
 
-std::vector<int> word_order(const quire_format& format, int dim, int lanes) {
+bool swaps_middle(const quire_format& format) {
     const BlockInfo* block = block_info(format.type);
-    const bool halves = block && block->code_bits == 4;  // of a block, in low and high nibbles
+    return !block || block->code_bits != 4;
+}
+
+std::vector<int> word_order(const quire_format& format, int dim, int lanes) {
+    const bool halves = !swaps_middle(format);  // of a block, in low and high nibbles
     std::vector<int> order;
     for (int chunk = 0; chunk * 4 * lanes < dim; ++chunk)
         for (int half = 0; half < 2; ++half)

@@ -18,6 +18,10 @@ bool has_words(const quire_format& format);
 // Elements of a key row in the order of its words, -1 for padding: [chunks][2][2 L].
 std::vector<int> word_order(const quire_format& format, int dim, int lanes);
 
+// Pairs of words that a chunk puts into one lane have elements 2 i and 2 i + 1, or, where the middle two of
+// four change places first, 4 i and 4 i + 2, 4 i + 1 and 4 i + 3.
+bool swaps_middle(const quire_format& format);
+
 class WordLoader {
 public:
     static std::unique_ptr<WordLoader> make(Emitter& e, const quire_format& format, int dim);

@@ -57,6 +57,11 @@ const char* query_at(const AttentionProblem& problem, const Item& item, int64_t 
 
 // Factor of the query: softmax scale and log2(e), or what the soft cap needs.
 float query_factor(const AttentionSpec& spec);
+// `count` floats, a multiple of 4, as words of 15 bits and a sign; returns what they are to be multiplied by.
+// NaN or Inf among them makes that NaN. swap_middle: as jit::swaps_middle.
+float round_to_words(const float* row, int count, bool swap_middle, int16_t* words);
+// The same of [key_stride] floats, in AttentionPlan::query_order.
+float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 

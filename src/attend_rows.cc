@@ -1,7 +1,5 @@
 // Decode. For each block of kBlock keys: scores of all query rows, softmax with a running maximum, and the
 // rescaled sum of values; each cache row is read and converted once for all query rows.
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -48,36 +46,10 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     return s;
 }
 
-// `count` floats, a multiple of 4, to words of 15 bits and a sign; returns what they are to be multiplied by.
-// NaN or Inf among them makes that NaN.
-float round_to_words(const float* row, int count, int16_t* words) {
-    constexpr float kLargest = 32767;
-    const __m128 sign = _mm_set1_ps(-0.f);
-    __m128 tops = _mm_set1_ps(1e-30f), poison = _mm_setzero_ps();
-    for (int d = 0; d < count; d += 4) {
-        const __m128 x = _mm_loadu_ps(row + d);
-        tops = _mm_max_ps(tops, _mm_andnot_ps(sign, x));
-        poison = _mm_add_ps(poison, _mm_mul_ps(x, _mm_setzero_ps()));
-    }
-    float top[4], poisons[4];
-    _mm_storeu_ps(top, tops);
-    _mm_storeu_ps(poisons, poison);
-    const float largest = std::max(std::max(top[0], top[1]), std::max(top[2], top[3]));
-    const __m128 factor = _mm_set1_ps(kLargest / largest);
-    for (int d = 0; d < count; d += 4) {
-        const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(row + d), factor));
-        _mm_storel_epi64(reinterpret_cast<__m128i*>(words + d), _mm_packs_epi32(rounded, rounded));
-    }
-    return largest / kLargest + (poisons[0] + poisons[1]) + (poisons[2] + poisons[3]);
-}
-
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s) {
     const AttentionSpec& spec = plan.spec;
     const float factor = query_factor(spec);
     const bool words = plan.decode[item.row_end - item.row_begin].query_words;
-    int16_t numbers[1 + 1024];
-    int16_t* const natural = numbers + 1;
-    natural[-1] = 0;  // what the order has where there is no element
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
         const char* from = query_at(p, item, row);
         float* to = s.query + (row - item.row_begin) * plan.key_stride;
@@ -86,9 +58,7 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
         std::fill(to + spec.D, to + plan.key_stride, 0.f);
         if (!words) continue;
         const int64_t r = row - item.row_begin;
-        s.factors[r] = round_to_words(to, plan.key_stride, natural);
-        int16_t* ordered = s.query_words + r * int64_t(plan.query_order.size());
-        for (const int element : plan.query_order) *ordered++ = natural[element];
+        s.factors[r] = query_to_words(plan, to, s.query_words + r * int64_t(plan.query_order.size()));
     }
 }
 

@@ -4,7 +4,9 @@
 // them.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
+#include "jit/word_loader.h"
 #include "src/attend.h"
 #include "src/transpose.h"
 
@@ -17,21 +19,35 @@ struct Panel {
     int64_t row_begin, rows;  // first query row of the sequence, rows in use
     int vecs, lanes;          // width: vectors, and lanes of them all
     KeyRange any, all;        // keys that some row sees, and that every row sees
-    float *query, *output;    // [D][lanes], [Dv rounded up][lanes]
+    float *query, *output;    // [D][lanes] or pairs of words of that, [Dv rounded up][lanes]
+    float* factors;           // [lanes] of the words
     float *max, *sum;         // [lanes]
 };
 
 struct TileState {
     Panel* panels;
     int64_t num_panels;
-    float *keys, *values, *scales;      // packed tile, f32 scales of its rows
+    float *keys, *values;              // packed tile
+    float *key_scales, *value_scales;  // f32 scales of its rows
+    float* tops;                       // [groups] largest scales of the values, where these are words
+    int16_t* weights;                  // as jit::TileWeightsArgs
+    float* weight_factors;
     float *scores, *bias;               // [tile_keys][panel lanes]
     float *rescale, *slope, *distance;  // [panel lanes]
     int32_t *begin, *end;               // [panel lanes]
-    float* rows;                        // [4][max of D, Dv, padded] query rows as f32, output rows
+    float* rows;                        // [5][row_stride] query rows as f32 or words, output rows
     float* bias_rows;                   // [4][kTileKeys]
     RowAddresses* addresses;
 };
+
+// Floats of a packed key, as f32 or words.
+size_t packed_key(const AttentionPlan& plan) {
+    return std::max(size_t(plan.key_stride), plan.query_order.size() / 2);
+}
+
+size_t weight_pairs(const AttentionPlan& plan) {
+    return size_t(plan.tile_weight_groups) * jit::kTileKeys / 2 * size_t(plan.panel_rows());
+}
 
 // Floats of one of TileState::rows.
 size_t row_stride(const AttentionPlan& plan) { return size_t(std::max(plan.key_stride, plan.value_stride)); }
@@ -42,11 +58,14 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     TileState s;
     scratch.reset();
     const size_t lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
-    const size_t scale_stride = size_t(std::max(plan.key_scale_stride, plan.value_scale_stride));
     s.panels = scratch.array<Panel>(max_panels(plan));
-    s.keys = scratch.floats(keys * size_t(plan.key_stride));
+    s.keys = scratch.floats(keys * packed_key(plan));
     s.values = scratch.floats(jit::kPanelStride * size_t(plan.value_stride / jit::kValuePanel));
-    s.scales = scratch.floats(keys * scale_stride + 16);
+    s.key_scales = scratch.floats(keys * size_t(plan.key_scale_stride) + 16);
+    s.value_scales = scratch.floats(keys * size_t(plan.value_scale_stride) + 16);
+    s.tops = scratch.floats(size_t(plan.tile_weight_groups));
+    s.weights = scratch.array<int16_t>(2 * weight_pairs(plan));
+    s.weight_factors = scratch.floats(lanes);
     s.scores = scratch.floats(keys * lanes);
     s.bias = scratch.floats(keys * lanes);
     s.rescale = scratch.floats(lanes);
@@ -54,7 +73,7 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.distance = scratch.floats(lanes);
     s.begin = scratch.array<int32_t>(lanes);
     s.end = scratch.array<int32_t>(lanes);
-    s.rows = scratch.floats(4 * row_stride(plan));
+    s.rows = scratch.floats(5 * row_stride(plan));
     s.bias_rows = scratch.floats(4 * jit::kTileKeys);
     s.addresses = scratch.array<RowAddresses>(1);
     return s;
@@ -64,10 +83,18 @@ void prefetch_row(const char* row, int64_t bytes) {
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
 }
 
-// The query transposed: [D][lanes], lanes without a row are 0.
+// A query row as f32: where it lies, or in `room`.
+const UnalignedFloat* query_numbers(const AttentionSpec& spec, const char* from, float* room) {
+    if (spec.type == QUIRE_F32) return reinterpret_cast<const UnalignedFloat*>(from);
+    load_numbers(spec.type, from, spec.D, room);
+    return room;
+}
+
+// The query transposed: [D][lanes], or pairs of words [D / 2][lanes]; lanes without a row are 0.
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 const TileState& s) {
     const AttentionSpec& spec = plan.spec;
+    const bool words = plan.pack.key_words, swap = jit::swaps_middle(spec.key_format);
     const float factor = query_factor(spec);
     for (int64_t first = 0; first < panel.lanes; first += 4) {
         for (int64_t r = first + 4; r < std::min(first + 8, panel.rows); ++r)
@@ -76,17 +103,20 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
         for (int64_t r = 0; r < 4; ++r) {
             float* row = s.rows + size_t(r) * row_stride(plan);
             rows[r] = row;
+            panel.factors[first + r] = 0;
             if (first + r >= panel.rows) {
                 std::fill(row, row + spec.D, 0.f);
                 continue;
             }
             const char* from = query_at(p, item, panel.row_begin + first + r);
-            if (spec.type == QUIRE_F32)
-                rows[r] = reinterpret_cast<const UnalignedFloat*>(from);
-            else
-                load_numbers(spec.type, from, spec.D, row);
+            rows[r] = query_numbers(spec, from, words ? s.rows + 4 * row_stride(plan) : row);
+            if (!words) continue;
+            panel.factors[first + r] =
+                factor * round_to_words(rows[r], spec.D, swap, reinterpret_cast<int16_t*>(row));
+            rows[r] = row;
         }
-        rows_to_columns(rows, spec.D, factor, panel.query + first, panel.lanes);
+        words ? rows_to_columns(rows, spec.D / 2, panel.query + first, panel.lanes)
+              : rows_to_columns(rows, spec.D, factor, panel.query + first, panel.lanes);
     }
 }
 
@@ -102,6 +132,7 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         panel.vecs = int((panel.rows + lanes - 1) / lanes);
         panel.lanes = panel.vecs * lanes;
         panel.query = scratch.floats(size_t(plan.spec.D * panel.lanes));
+        panel.factors = scratch.floats(size_t(panel.lanes));
         panel.output = scratch.floats(size_t(plan.value_stride * panel.lanes));
         panel.max = scratch.floats(size_t(panel.lanes));
         panel.sum = scratch.floats(size_t(panel.lanes));
@@ -167,22 +198,47 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const bool masked = view.ragged || begin < panel.all.begin || begin + count > panel.all.end;
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
     if (view.bias) load_bias_columns(p, item, panel, begin, count, s);
-    kernels.qk({panel.query, s.keys, s.scores, padded});
+    kernels.qk({panel.query, s.keys, s.scores, padded, s.key_scales, panel.factors});
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
                                 s.rescale, count, cap_factor(plan.spec)});
     if (p.dropout)
         for (int64_t r = 0; r < panel.rows; ++r)
             drop(p, item, panel.row_begin + r, begin, count, s.scores + r, panel.lanes);
-    kernels.pv({s.scores, s.values, s.rescale, panel.output, count});
+    if (!kernels.weights) return kernels.pv({s.scores, s.values, s.rescale, panel.output, count, {}, {}});
+    std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
+    kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});
+    kernels.pv({s.weights, s.values, s.rescale, panel.output, padded, s.weight_factors, s.tops});
+}
+
+// Makes scales relative to the largest of their group in the tile. As integers, bits of larger magnitudes are
+// larger, and those of NaN the largest.
+void relate_scales(const AttentionPlan& plan, int64_t count, const TileState& s) {
+    constexpr float kLeast = 1e-30f;  // its inverse is finite
+    const int groups = plan.tile_weight_groups, stride = plan.value_scale_stride;
+    const auto bits = [](float x) {
+        uint32_t b;
+        std::memcpy(&b, &x, sizeof b);
+        return b & 0x7fffffff;
+    };
+    for (int g = 0; g < groups; ++g) {
+        float top = kLeast;
+        for (int64_t key = 0; key < count; ++key) {
+            const float scale = s.value_scales[key * stride + g];
+            if (bits(scale) > bits(top)) top = scale;
+        }
+        s.tops[g] = top = std::fabs(top);
+        for (int64_t key = 0; key < count; ++key) s.value_scales[key * stride + g] /= top;
+    }
 }
 
 void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, const TileState& s) {
     const jit::PackKernels& pack = plan.pack;
-    if (pack.key_scales) pack.key_scales({rows.key_scale, s.scales, rows.padded()});
-    pack.keys({rows.key, s.scales, s.keys, rows.padded()});
-    if (pack.value_scales) pack.value_scales({rows.value_scale, s.scales, rows.padded()});
-    pack.values({rows.value, s.scales, s.values, rows.count});
+    if (pack.key_scales) pack.key_scales({rows.key_scale, s.key_scales, rows.padded()});
+    pack.keys({rows.key, s.key_scales, s.keys, rows.padded()});
+    if (pack.value_scales) pack.value_scales({rows.value_scale, s.value_scales, rows.padded()});
+    pack.values({rows.value, s.value_scales, s.values, pack.value_words ? rows.padded() : rows.count});
+    if (pack.value_words) relate_scales(plan, rows.padded(), s);
 }
 
 void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
@@ -216,9 +272,10 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t words = plan.query_order.size() / 2 + size_t(plan.weight_stride) * (jit::kBlock / 2 + 1);
     const size_t few =
         R * (ks + vs + words + 2 * jit::kBlock) + jit::kBlock * (kss + vss) + 2 * addresses + 1024;
-    const size_t panel = lanes * (ks + vs + 2) + 128;
-    const size_t tiles = keys * ks + jit::kPanelStride * (vs / jit::kValuePanel) + keys * std::max(kss, vss) +
-                         2 * keys * lanes + 4 * (row_stride(plan) + jit::kTileKeys) + 8 * lanes +
+    const size_t panel = lanes * (ks + vs + 3) + 128;
+    const size_t tiles = keys * packed_key(plan) + jit::kPanelStride * (vs / jit::kValuePanel) +
+                         keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
+                         2 * keys * lanes + 5 * row_stride(plan) + 4 * jit::kTileKeys + 9 * lanes +
                          max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + 1024;
     return std::max(few, tiles);
 }

@@ -24,6 +24,10 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
                     jit::CodeCache& cache) {
     const AttentionSpec& spec = plan->spec;
     const bool lower = spec.precision != QUIRE_PRECISION_HIGHEST;
+    jit::RowKey tile_keys = keys, tile_values = values;
+    tile_keys.words = lower && words_pay_for_key_tiles(keys);
+    tile_values.words = lower && words_pay_for_value_tiles(values);
+    plan->tile_weight_groups = tile_values.words ? values.groups() : 0;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
         for (int rows = spec.group(); rows <= jit::kMaxDecodeRows; rows += spec.group()) {
@@ -35,10 +39,10 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
                                           bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
         }
         for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
-            QUIRE_TRY(make_tile_kernels(cache, keys, values, scores, vecs,
+            QUIRE_TRY(make_tile_kernels(cache, tile_keys, tile_values, scores, vecs,
                                         bias ? &plan->tile_bias[vecs] : &plan->tile[vecs]));
     }
-    QUIRE_TRY(make_pack_kernels(cache, keys, values, &plan->pack));
+    QUIRE_TRY(make_pack_kernels(cache, tile_keys, tile_values, &plan->pack));
     return make_merge_kernel(cache, *plan->target, plan->value_stride, &plan->merge);
 }
 

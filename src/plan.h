@@ -26,6 +26,7 @@ struct AttentionPlan {
     int tile_rows = 0;             // query rows of a work item, a multiple of panel_rows
     int panel_vecs = 0;            // widest panel
     int tile_keys = 0;             // keys packed at a time
+    int tile_weight_groups = 0;    // of the values, where tiles have integer weights
     jit::DecodeKernels decode[jit::kMaxDecodeRows + 1];  // by query rows; empty where group() does not divide
     jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
     jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width

@@ -1,6 +1,9 @@
 #include "src/precision.h"
 
+#include <algorithm>
+
 #include "jit/args.h"
+#include "jit/tile_words.h"
 #include "jit/word_loader.h"
 
 namespace quire {
@@ -18,6 +21,21 @@ bool is_of_nibbles(const quire_format& f) {
 // and two more for nibbles; then one FMA a row.
 double float_operations(const jit::RowKey& key) {
     return key.vecs() * (key.rows + (is_of_nibbles(key.format) ? 4. : 3.));
+}
+
+// Cycles of vector operations: multiplications have two pipes, all together three, and where they are 512
+// bits wide the same two.
+double cycles(const Target& target, double multiplications, double others) {
+    const double pipes = target.vector_bits == 512 ? 2 : 3;
+    return std::max(multiplications / 2, (multiplications + others) / pipes);
+}
+
+// Of tiles, a vector of rows and two elements; groups: operations for each group of elements, shared by them.
+bool tiles_pay(const jit::RowKey& key, double group_multiplications, double group_others) {
+    const double groups = 1. / scale_group(key.format), addition = key.target->vnni ? 0 : 1;
+    const double words =
+        cycles(*key.target, 1 + group_multiplications * groups, addition + group_others * groups);
+    return words < kWorthIt * cycles(*key.target, 2, 0);
 }
 
 // Two dot products of words, of which one starts the sum.
@@ -46,16 +64,30 @@ bool words_pay_for_values(const jit::RowKey& key) {
            kWorthIt * float_operations(key);
 }
 
+// Each group's sums are converted and scaled: per two elements, so twice.
+bool words_pay_for_key_tiles(const jit::RowKey& key) {
+    return jit::has_tile_key_words(key) && tiles_pay(key, 2, 2);
+}
+
+// Each group's weights of two keys: two products, conversions, and two operations that join them.
+bool words_pay_for_value_tiles(const jit::RowKey& key) {
+    return jit::has_tile_value_words(key) && tiles_pay(key, 2, 4);
+}
+
 std::string precision_note(const AttentionSpec& spec, const Target& target) {
     if (spec.precision == QUIRE_PRECISION_HIGHEST) return "";
-    const auto side = [&](const quire_format& format, int dim, bool (*pay)(const jit::RowKey&)) {
+    const auto side = [&](const quire_format& format, int dim, bool (*pay)(const jit::RowKey&),
+                          bool (*tiles_pay)(const jit::RowKey&)) {
+        const jit::RowKey key{&target, format, dim, 0};
         std::string rows;
         for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group())
-            if (pay({&target, format, dim, r})) rows += (rows.empty() ? "" : " ") + std::to_string(r);
-        return rows.empty() ? std::string("highest") : "high for " + rows + " query rows";
+            if (pay({&target, format, dim, r})) rows += std::to_string(r) + " ";
+        if (target.jit() && tiles_pay(key)) rows += "more ";
+        return rows.empty() ? std::string("highest") : "high for " + rows + "query rows";
     };
-    return "precision: keys " + side(spec.key_format, spec.D, words_pay_for_keys) + ", values " +
-           side(spec.value_format, spec.Dv, words_pay_for_values) + "; all else runs as highest\n";
+    return "precision: keys " + side(spec.key_format, spec.D, words_pay_for_keys, words_pay_for_key_tiles) +
+           ", values " + side(spec.value_format, spec.Dv, words_pay_for_values, words_pay_for_value_tiles) +
+           "; all else runs as highest\n";
 }
 
 }  // namespace quire

@@ -8,6 +8,9 @@ namespace quire {
 // Of decode kernels: by format, target, head size and the rows that share a key.
 bool words_pay_for_keys(const jit::RowKey& keys);
 bool words_pay_for_values(const jit::RowKey& values);
+// Of tiles, the kernels with query rows in the lanes.
+bool words_pay_for_key_tiles(const jit::RowKey& keys);
+bool words_pay_for_value_tiles(const jit::RowKey& values);
 
 // A line for the plan's notes: what runs at which precision; empty for `highest`.
 std::string precision_note(const AttentionSpec& spec, const Target& target);

@@ -24,7 +24,7 @@ ORDER = """
         jit/emitter* jit/math jit/row_loader* jit/word_loader \
         jit/kernel_key jit/prefetch jit/qk* jit/softmax jit/weights jit/pv* jit/rotate \
         jit/quantise|jit/append jit/pack \
-        jit/tile_products jit/merge jit/decode jit/prefill jit/dump jit/kernels
+        jit/tile* jit/merge jit/decode jit/prefill jit/dump jit/kernels
     src/tensors src/cache_view src/problem* src/portable src/select src/precision src/plan src/schedule \
         src/combine src/transpose src/cache_memory src/attend* src/append src/copy src/read src/dense \
         src/project src/cost src/diagnostics src/arena src/execute|src/context

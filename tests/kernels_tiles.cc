@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "jit/tile_words.h"
+#include "jit/word_loader.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/run.h"
 
@@ -20,11 +22,12 @@ struct Setup {
     int vecs;
     jit::ScoreKey scores;
     bool masked;
+    bool words = false;  // where the formats allow
     std::string name() const {
         return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
                std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
                std::to_string(values.dim) + " vecs " + std::to_string(vecs) + scores.name() +
-               (masked ? " masked" : "");
+               (masked ? " masked" : "") + (words ? " words" : "");
     }
 };
 
@@ -40,12 +43,15 @@ public:
           random_(setup.vecs, uint64_t(setup.keys.dim)),
           keys_(key_, kFirst + kSecond, &random_, flush),
           values_(value_, kFirst + kSecond, &random_, flush) {
+        key_.words = setup.words && jit::has_tile_key_words(key_);
+        value_.words = setup.words && jit::has_tile_value_words(value_);
         EXPECT_TRUE(make_pack_kernels(test_code_cache(), key_, value_, &pack_).ok());
         EXPECT_TRUE(
             make_tile_kernels(test_code_cache(), key_, value_, setup.scores, setup.vecs, &kernels_).ok());
         query_ = array(size_t(key_.dim * lanes_), 0.f, flush);
         for (int i = 0; i < key_.dim * lanes_; ++i)
             query_.as<float>()[i] = random_.normal() / std::sqrt(float(key_.dim));
+        round_query();
         for (int i = 0; i < (kFirst + kSecond) * lanes_; ++i)
             bias_.push_back(random_.below(9) == 0 ? -INFINITY : random_.normal());
         for (int r = 0; r < lanes_; ++r) slope_.push_back(0.02f * float(r % 7));
@@ -66,7 +72,8 @@ public:
     }
 
     void check(const Result& result) const {
-        constexpr double tolerance = 2e-5;  // far above rounding, far below any mistake
+        // Far above rounding, far below any mistake.
+        const double tolerance = key_.words || value_.words ? 5e-4 : 2e-5;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
@@ -95,6 +102,27 @@ private:
 
     int panels() const { return (value_.dim + jit::kValuePanel - 1) / jit::kValuePanel; }
 
+    // The words that stand for the query, in pairs: x = word * factor.
+    void round_query() {
+        if (!key_.words) return;
+        const int swapped[] = {0, 2, 1, 3};
+        std::vector<int16_t> words(size_t(key_.dim * lanes_));
+        std::vector<float> factors;
+        for (int r = 0; r < lanes_; ++r) {
+            const auto element = [&](int d) { return query_.as<float>()[d * lanes_ + r]; };
+            float top = 0;
+            for (int d = 0; d < key_.dim; ++d) top = std::max(top, std::fabs(element(d)));
+            for (int d = 0; d < key_.dim; ++d) {
+                const int at = jit::swaps_middle(key_.format) ? d / 4 * 4 + swapped[d % 4] : d;
+                words[size_t((at / 2 * lanes_ + r) * 2 + at % 2)] =
+                    int16_t(std::lrint(element(d) / top * 32767));
+            }
+            factors.push_back(top / 32767);
+        }
+        words_ = GuardedBuffer::of(words, flush_);
+        factors_ = GuardedBuffer::of(factors, flush_);
+    }
+
     // Keys that row r sees of the tile at `first`.
     void bounds(int r, int first, int count, int32_t* begin, int32_t* end) const {
         *begin = setup_.masked ? std::clamp(3 * (r % 50) - first, 0, count) : 0;
@@ -119,39 +147,58 @@ private:
 
     // What a kernel writes, and the next one reads.
     struct Packed {
-        GuardedBuffer keys, values;
+        GuardedBuffer keys, values, key_scales, value_scales;
     };
     Packed pack(int first, int count, const Surroundings& around) const {
         const int padded = padded_keys(count);
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
-        Packed tile{array(size_t(padded * key_.padded()), around.scratch, flush_),
-                    array(size_t(value_panels() * jit::kPanelStride), around.scratch, flush_)};
+        const auto floats = [&](size_t n) { return array(n, around.scratch, flush_); };
+        Packed tile{
+            floats(size_t(padded * (key_.words ? key_.query_words() / 2 : key_.padded()))),
+            floats(size_t(value_panels() * (value_.words ? jit::kWordPanelStride : jit::kPanelStride))),
+            floats(size_t(key_.scales_floats(padded))), floats(size_t(value_.scales_floats(padded)))};
+        const int values = value_.words ? padded : count;
         const GuardedBuffer key_rows = keys_.rows(first, count, padded),
-                            value_rows = values_.rows(first, count, count),
+                            value_rows = values_.rows(first, count, values),
                             key_scales = keys_.scales(first, count, padded),
                             value_scales = values_.scales(first, count, padded);
-        GuardedBuffer of_keys = array(size_t(key_.scales_floats(padded)), around.scratch, flush_),
-                      of_values = array(size_t(value_.scales_floats(padded)), around.scratch, flush_);
         if (pack_.key_scales)
-            poisoned_call<jit::ScalesArgs>(pack_.key_scales,
-                                           {address(key_scales), of_keys.as<float>(), padded}, around.entry);
-        poisoned_call<jit::PackArgs>(pack_.keys,
-                                     {address(key_rows), of_keys.as<float>(), tile.keys.as<float>(), padded},
-                                     around.entry);
-        if (pack_.value_scales)
             poisoned_call<jit::ScalesArgs>(
-                pack_.value_scales, {address(value_scales), of_values.as<float>(), padded}, around.entry);
+                pack_.key_scales, {address(key_scales), tile.key_scales.as<float>(), padded}, around.entry);
         poisoned_call<jit::PackArgs>(
-            pack_.values, {address(value_rows), of_values.as<float>(), tile.values.as<float>(), count},
+            pack_.keys, {address(key_rows), tile.key_scales.as<float>(), tile.keys.as<float>(), padded},
+            around.entry);
+        if (pack_.value_scales)
+            poisoned_call<jit::ScalesArgs>(pack_.value_scales,
+                                           {address(value_scales), tile.value_scales.as<float>(), padded},
+                                           around.entry);
+        poisoned_call<jit::PackArgs>(
+            pack_.values,
+            {address(value_rows), tile.value_scales.as<float>(), tile.values.as<float>(), values},
             around.entry);
         return tile;
     }
     // Whole vectors are stored: panels of the padded row.
     int value_panels() const { return value_.padded() / jit::kValuePanel; }
 
+    // Scales relative to the largest of their group, which it returns.
+    std::vector<float> relate(GuardedBuffer& scales, int count) const {
+        std::vector<float> tops;
+        for (int g = 0; g < value_.groups(); ++g) {
+            float top = 0;
+            const auto scale = [&](int t) -> float& {
+                return scales.as<float>()[t * value_.scales_stride() + g];
+            };
+            for (int t = 0; t < count; ++t) top = std::max(top, std::fabs(scale(t)));
+            for (int t = 0; t < count; ++t) scale(t) /= top;
+            tops.push_back(top);
+        }
+        return tops;
+    }
+
     void attend_tile(int first, int count, const Surroundings& around, GuardedBuffer& output,
                      GuardedBuffer& max, GuardedBuffer& sum) {
-        const Packed tile = pack(first, count, around);
+        Packed tile = pack(first, count, around);
         const int padded = padded_keys(count);
         const size_t L = size_t(lanes_);
         GuardedBuffer scores = array(size_t(padded) * L, around.scratch, flush_),
@@ -168,7 +215,9 @@ private:
                             bias = guarded(std::vector<float>(bias_.begin() + first * lanes_,
                                                               bias_.begin() + (first + count) * lanes_));
         poisoned_call<jit::TileQkArgs>(
-            kernels_.qk, {query_.as<float>(), tile.keys.as<float>(), scores.as<float>(), padded},
+            kernels_.qk,
+            {key_.words ? words_.data() : query_.data(), tile.keys.data(), scores.as<float>(), padded,
+             tile.key_scales.as<float>(), key_.words ? factors_.as<float>() : nullptr},
             around.entry);
         poisoned_call<jit::TileSoftmaxArgs>(
             setup_.masked ? kernels_.softmax_masked : kernels_.softmax,
@@ -176,19 +225,34 @@ private:
              slopes.as<float>(), distances.as<float>(), max.as<float>(), sum.as<float>(), rescale.as<float>(),
              count, kCap},
             around.entry);
-        poisoned_call<jit::TilePvArgs>(
-            kernels_.pv,
-            {scores.as<float>(), tile.values.as<float>(), rescale.as<float>(), output.as<float>(), count},
-            around.entry);
+        if (!value_.words)
+            return poisoned_call<jit::TilePvArgs>(
+                kernels_.pv,
+                {scores.as<float>(), tile.values.data(), rescale.as<float>(), output.as<float>(), count,
+                 nullptr, nullptr},
+                around.entry);
+        std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
+        GuardedBuffer weights = array(size_t(value_.groups() * jit::kTileKeys / 2 * lanes_), around.scratch,
+                                      flush_),
+                      factors = array(L, around.scratch, flush_);
+        const GuardedBuffer tops = guarded(relate(tile.value_scales, padded));
+        poisoned_call<jit::TileWeightsArgs>(kernels_.weights,
+                                            {scores.as<float>(), tile.value_scales.as<float>(),
+                                             weights.as<int16_t>(), factors.as<float>(), padded},
+                                            around.entry);
+        poisoned_call<jit::TilePvArgs>(kernels_.pv,
+                                       {weights.data(), tile.values.data(), rescale.as<float>(),
+                                        output.as<float>(), padded, factors.as<float>(), tops.as<float>()},
+                                       around.entry);
     }
 
     const Setup setup_;
     const Flush flush_;
-    const jit::RowKey key_, value_;
+    jit::RowKey key_, value_;
     const int lanes_;
     Random random_;
     const KernelRows keys_, values_;
-    GuardedBuffer query_;
+    GuardedBuffer query_, words_, factors_;
     std::vector<float> bias_, slope_;
     jit::PackKernels pack_;
     jit::TileKernels kernels_;
@@ -207,7 +271,7 @@ void check_setup(const Setup& setup) {
     }
 }
 
-void check_shapes(const std::vector<const Target*>& on, size_t step) {
+void check_shapes(const std::vector<const Target*>& on, size_t step, bool words) {
     const std::vector<RowShape> shapes = row_shapes();
     for (const Target* target : on)
         for (size_t i = 0; i < shapes.size(); i += step)
@@ -216,11 +280,31 @@ void check_shapes(const std::vector<const Target*>& on, size_t step) {
                          shapes[(i * 5 + 2) % shapes.size()],
                          1 + int(i % jit::kMaxPanelVecs),
                          {i % 2 == 0, i % 3 == 0, i % 5 == 0},
-                         i % 4 < 2});
+                         i % 4 < 2,
+                         words});
 }
 
-TEST(KernelsTiles, EveryShape) { check_shapes(jit_targets(), 1); }
-TEST(KernelsTiles, QuickShapes) { check_shapes({&best_target()}, 9); }
+TEST(KernelsTiles, EveryShape) { check_shapes(jit_targets(), 1, false); }
+TEST(KernelsTiles, EveryShapeOfWords) { check_shapes(jit_targets(), 1, true); }
+TEST(KernelsTiles, QuickShapes) { check_shapes({&best_target()}, 9, false); }
+TEST(KernelsTiles, QuickShapesOfWords) { check_shapes({&best_target()}, 9, true); }
+
+// The generators take what they can't do as an error, never what the rule says they can.
+TEST(KernelsTiles, QuickEveryGroupIsGenerated) {
+    for (quire_type type : {QUIRE_INT8, QUIRE_INT4})
+        for (int dim = 4; dim <= 576; dim += 4)
+            for (int group = 4; group <= dim; group += 4) {
+                if (dim % group != 0) continue;
+                jit::RowKey key{&best_target(), quantised(type, group, QUIRE_F16), dim, 0};
+                jit::RowKey value = key;
+                key.words = jit::has_tile_key_words(key), value.words = jit::has_tile_value_words(value);
+                jit::CodeCache cache(size_t(4) << 20);
+                jit::TileKernels kernels;
+                const Status made =
+                    make_tile_kernels(cache, key, value, {false, false, false}, jit::kMaxPanelVecs, &kernels);
+                ASSERT_TRUE(made.ok()) << key.name("tile") << ": " << made.message();
+            }
+}
 
 TEST(KernelsTiles, EveryWidthAndScoreKey) {
     for (const Target* target : jit_targets())

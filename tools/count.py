@@ -27,6 +27,7 @@ RUNS = {
     "decode": f"{FORMATS} --kv-len 500 --warm 1",
     "decode of lower precision": "--cache int8,int4 --kv-len 500 --warm 1 --precision high,medium",
     "prefill": "--cache f32,int8,int4 --group 32 --query-len 10 --kv-len 150",
+    "prefill of lower precision": "--cache int8,int4 --group 32 --query-len 10 --kv-len 150 --precision high",
     "append": "--op append --cache f32,f16,int8,int4 --group 8,32 --query-len 20 --kv-len 500",
 }
 

@@ -33,6 +33,12 @@ KERNELS = (
         "--cache int8 --precision high --heads 8 --head-dim 128 --group 32",
         "decode_qk_d128_r4_int8_gr32_f16_words decode_weights_d128_r4_int8_gr32_f16_words",
     ),
+    (
+        "--cache int8 --precision high --head-dim 32 --group 16",
+        """pack_keys_d32_int8_gr16_f16_words pack_values_d32_int8_gr16_f16_words
+        tile_qk_d32_r1_int8_gr16_f16_words tile_weights_d32_r1_int8_gr16_f16_words
+        tile_pv_d32_r1_int8_gr16_f16_words""",
+    ),
 )
 
 LINE = re.compile(r"^ *([0-9a-f]+)  ([0-9a-f]+)(?: +([^;]*?))?(?: +; (.*))?$")

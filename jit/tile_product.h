@@ -1,0 +1,54 @@
+// What the products with query rows in the lanes have in common.
+#pragma once
+#include <vector>
+
+#include "jit/emitter.h"
+
+namespace quire::jit {
+
+// Inner step: acc[n][w] += element[n] * rows[w]. Each element is broadcast once, and each lane vector loaded
+// once, but for the last one where a register less makes room for more accumulators: a load an accumulator.
+class TileProduct : public Emitter {
+protected:
+    // vecs: the panel's width. spare: registers that a multiplication needs.
+    TileProduct(const Target& target, int vecs, int spare)
+        : Emitter(target),
+          vecs_(vecs),
+          loaded_(broadcasts(vecs, spare) < broadcasts(vecs - 1, spare) ? vecs - 1 : vecs),
+          n_(broadcasts(loaded_, spare)),
+          acc_(Emitter::vecs("acc", n_ * vecs)),
+          rows_(Emitter::vecs("rows", loaded_)) {}
+
+    const Vec& acc(int n, int w) const { return acc_[size_t(n * vecs_ + w)]; }
+    int panel_bytes() const { return vecs_ * vec_bytes(); }  // one row of the lane operand
+
+    // multiply(acc, element, row), where row is a register or an address.
+    template <typename ElementAt, typename Multiply>
+    void emit_step(const RegExp& lanes_at, const ElementAt& element_at, const Multiply& multiply) {
+        const auto row_at = [&](int w) { return ptr[lanes_at + w * vec_bytes()]; };
+        for (int w = 0; w < loaded_; ++w) vmovups(rows_[size_t(w)], row_at(w));
+        for (int n = 0; n < n_; ++n) {
+            Temp element(*this, "element");
+            vbroadcastss(element, ptr[element_at(n)]);
+            for (int w = 0; w < loaded_; ++w) multiply(acc(n, w), element, rows_[size_t(w)]);
+            if (loaded_ < vecs_) multiply(acc(n, loaded_), element, row_at(loaded_));
+        }
+    }
+
+    const int vecs_;
+
+private:
+    // Broadcast operands a tile: as many as leave registers for all (AVX2 3 x 4 + 3 + 1 = 16), and divide
+    // kKeyPadding and kValuePanel.
+    int broadcasts(int loaded, int spare) const {
+        for (int n : {8, 4})
+            if (n * vecs_ + loaded + 1 + spare <= num_vecs()) return n;
+        return 2;
+    }
+
+protected:
+    const int loaded_, n_;
+    const std::vector<Vec> acc_, rows_;
+};
+
+}  // namespace quire::jit
