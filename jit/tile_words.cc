@@ -287,7 +287,8 @@ private:
         mov(factors_, ptr[args() + offsetof(TilePvArgs, factors)]);
         mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
         for (int w = 0; w < vecs_; ++w) {
-            Temp factor(*this, "factor"), rescale(*this, "rescale");
+            Temp factor(*this, "factor");
+            const Vec& rescale = rows_[0];  // of no more use
             vbroadcastss(factor, ptr[tops_]);
             vmulps(factor, factor, ptr[factors_ + w * vec_bytes()]);
             vmovups(rescale, ptr[rescale_ + w * vec_bytes()]);
