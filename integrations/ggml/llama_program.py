@@ -28,6 +28,8 @@ def parameters(wanted):
     p.cpuparams.n_threads = p.cpuparams_batch.n_threads = wanted.get("threads", 2)
     p.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
     cache = wanted.get("cache", "f16").upper()
+    if cache == "F32":  # type 0, which the wheel takes for none given: it would be f16
+        raise ValueError("cache is f32: this wheel of llama.cpp can't be asked for it")
     p.cache_type_k = p.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{cache}")
     p.verbosity = 0
     if wanted.get("embedding"):
