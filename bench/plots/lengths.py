@@ -1,6 +1,6 @@
 """Time of a decoded token against the keys that it sees: formats of quire, and peers that were measured."""
 
-from .theme import Colours, save, sign, time_axis
+from .theme import Colours, save, sign, plain_numbers
 
 
 def quire_lines(result):
@@ -53,7 +53,7 @@ def draw(result, peers, stem):
             axes.xaxis.set_major_formatter(
                 lambda keys, _: f"{keys / 1024:g}k" if keys >= 1024 else f"{keys:g}"
             )
-            time_axis(axes.yaxis)
+            plain_numbers(axes.yaxis)
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, fontsize=7.5)
         sign(figure, result, colours)
 

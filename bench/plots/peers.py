@@ -1,6 +1,6 @@
 """Bars of a comparison: a panel a shape, a bar a peer and format, its error beside it."""
 
-from .theme import Colours, save, sign, time_axis
+from .theme import Colours, save, sign, plain_numbers
 
 
 def title_of(shape):
@@ -31,7 +31,7 @@ def panel(axes, shape, peers):
         axes.text(max(row["time_min_ms"], row["time_ms"]), name, text, va="center", fontsize=6.5)
     axes.set_xscale("log")
     axes.set_xlim(min(times) / 1.6, max(row["time_ms"] for row in rows) * 8)
-    time_axis(axes.xaxis)
+    plain_numbers(axes.xaxis)
     axes.tick_params(axis="y", labelsize=7.5)
     axes.tick_params(axis="x", labelsize=7.5)
     axes.grid(axis="y", visible=False)

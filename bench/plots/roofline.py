@@ -1,6 +1,6 @@
 """Operations a second against operations a byte, under the limits that the machine had during the run."""
 
-from .theme import Colours, save, sign
+from .theme import Colours, plain_numbers, save, sign
 
 
 def name_of(row):
@@ -45,7 +45,7 @@ def draw(result, stem):
         axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="GFLOP/s")
         axes.set_title(f"Roofline, {threads} threads: a dot a workload and format", loc="left")
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: f"{value:g}")
+            plain_numbers(axis)
         legend(axes, colours)
         sign(figure, result, colours)
 

@@ -86,8 +86,8 @@ def sign(figure, result, colours):
     figure.supxlabel(text, fontsize=6.5, color=colours["dim"], x=0.01, ha="left")
 
 
-def time_axis(axis):
-    """Milliseconds on a logarithmic axis, as people write them."""
+def plain_numbers(axis):
+    """A logarithmic axis with 1, 2, 5, 10, as people write them."""
     axis.set_major_locator(matplotlib.ticker.LogLocator(base=10, subs=(1, 2, 5), numticks=20))
     axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
