@@ -181,7 +181,7 @@ void load_bias_columns(const AttentionProblem& p, const Item& item, const Panel&
             }
             before = row;
         }
-        rows_to_columns(rows, int(count), 1.f, s.bias + first, panel.lanes);
+        rows_to_columns(rows, int(count), s.bias + first, panel.lanes);
     }
 }
 

@@ -257,7 +257,9 @@ void add_term(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64
         else
             for (int j = 0; j < n; ++j)
                 values[j] = term_value(term, mask_value(term, at + j * term.column_stride));
-        for (int j = 0; j < n; ++j) out[j] += values[j] == -INFINITY ? values[j] : slope * values[j];
+        if (slope != 1)
+            for (int j = 0; j < n; ++j) values[j] = values[j] == -INFINITY ? values[j] : slope * values[j];
+        for (int j = 0; j < n; ++j) out[j] += values[j];
         at += kChunk * term.column_stride;
     }
 }

@@ -1,6 +1,6 @@
 """Time of a decoded token against the keys that it sees: formats of quire, and peers that were measured."""
 
-from .theme import Colours, save, sign, plain_numbers
+from .theme import Colours, plain_numbers, save, sign
 
 
 def quire_lines(result):

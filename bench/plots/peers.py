@@ -1,6 +1,6 @@
 """Bars of a comparison: a panel a shape, a bar a peer and format, its error beside it."""
 
-from .theme import Colours, save, sign, plain_numbers
+from .theme import Colours, plain_numbers, save, sign
 
 
 def title_of(shape):
