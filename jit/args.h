@@ -19,6 +19,11 @@ constexpr int kMaxDecodeRows = 8;
 // over keys: padded keys are hidden by softmax bounds.
 constexpr int kKeyPadding = 16;
 
+// Numbers become words of 15 bits and a sign, relative to the largest of a list, which counts for at least
+// kLeastTop: what is below weighs nothing, and its inverse is finite.
+constexpr float kLargestWord = 32767;
+constexpr float kLeastTop = 1e-30f;
+
 struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32
     const char* const*
         rows;       // [N] address of the row's scales (of the row where it holds them); padded as for QK

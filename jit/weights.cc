@@ -7,10 +7,6 @@
 namespace quire::jit {
 namespace {
 
-constexpr float kLargest = 32767;
-// Below it a probability or scale weighs nothing beside the row's others; its inverse is finite.
-constexpr float kLeast = 1e-30f;
-
 // for r in 0..R:                                                             emit_row
 //   top = max over keys of p[r][key]
 //   p[r][key] *= 32767 / top;  factors[r][g] = top / 32767
@@ -52,14 +48,14 @@ private:
     void emit_row(int r) {
         stage("row " + std::to_string(r));
         Temp top(*this, "top");
-        vmovups(top, splat(kLeast));
+        vmovups(top, splat(kLeastTop));
         for_each_vector(r, [&] { vmaxps(top, top, ptr[probabilities_]); });
         fold(Fold::max, top);
         Temp factor(*this, "factor");
-        vmulps(factor, top, splat(1 / kLargest));
+        vmulps(factor, top, splat(1 / kLargestWord));
         for (int g = 0; g < key_.weight_stride(); g += key_.weight_lanes())
             vmovups(ptr[factors_at(r, g)], *factor);
-        vmovups(factor, splat(kLargest));
+        vmovups(factor, splat(kLargestWord));
         vdivps(top, factor, top);
         for_each_vector(r, [&] {
             vmulps(factor, top, ptr[probabilities_]);
@@ -103,7 +99,7 @@ private:
 
     // As integers, bits of larger magnitudes are larger, and those of NaN the largest.
     void emit_top(const Vec& top, const Vec& magnitude, int g) {
-        vmovups(top, splat(kLeast));
+        vmovups(top, splat(kLeastTop));
         Temp mask(*this, "mask");
         vmovups(mask, splat_bits(0x7fffffff));
         for_each_vector_of_keys(g, 1, [&] {

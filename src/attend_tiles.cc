@@ -214,7 +214,6 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
 // Makes scales relative to the largest of their group in the tile. As integers, bits of larger magnitudes are
 // larger, and those of NaN the largest.
 void relate_scales(const AttentionPlan& plan, int64_t count, const TileState& s) {
-    constexpr float kLeast = 1e-30f;  // its inverse is finite
     const int groups = plan.tile_weight_groups, stride = plan.value_scale_stride;
     const auto bits = [](float x) {
         uint32_t b;
@@ -222,7 +221,7 @@ void relate_scales(const AttentionPlan& plan, int64_t count, const TileState& s)
         return b & 0x7fffffff;
     };
     for (int g = 0; g < groups; ++g) {
-        float top = kLeast;
+        float top = jit::kLeastTop;
         for (int64_t key = 0; key < count; ++key) {
             const float scale = s.value_scales[key * stride + g];
             if (bits(scale) > bits(top)) top = scale;

@@ -1,0 +1,94 @@
+#include <cstddef>
+
+#include "jit/emitter.h"
+#include "jit/tile_words.h"
+
+namespace quire::jit {
+namespace {
+
+// top[w] = largest probability of each lane;  factors[w] = top[w] / 32767
+// for each pair of keys, for each group g:
+//   weights[g][pair][w] = round(p[key][w] * 32767 / top[w] * scales[key][g]), of both keys
+class TileWeights : public Emitter {
+public:
+    explicit TileWeights(const RowKey& key)
+        : Emitter(*key.target), key_(key), inverse_(vecs("inverse", key.rows)) {
+        begin();
+        mov(probabilities_, ptr[args() + offsetof(TileWeightsArgs, probabilities)]);
+        mov(count_, ptr[args() + offsetof(TileWeightsArgs, count)]);
+        emit_tops();
+        mov(probabilities_, ptr[args() + offsetof(TileWeightsArgs, probabilities)]);
+        mov(scales_, ptr[args() + offsetof(TileWeightsArgs, scales)]);
+        mov(weights_, ptr[args() + offsetof(TileWeightsArgs, weights)]);
+        mov(count_, ptr[args() + offsetof(TileWeightsArgs, count)]);
+        Label each;
+        L(each);
+        emit_pair();
+        add(probabilities_, 2 * panel_bytes());
+        add(scales_, 2 * key_.scales_stride() * 4);
+        add(weights_, panel_bytes());
+        sub(count_, 2);
+        jnz(each, T_NEAR);
+        end();
+    }
+
+private:
+    int panel_bytes() const { return key_.rows * vec_bytes(); }
+
+    void emit_tops() {
+        stage("tops");
+        for (const Vec& top : inverse_) vmovups(top, splat(kLeastTop));
+        Label each;
+        L(each);
+        for (int i = 0; i < 2 * key_.rows; ++i) {
+            const Vec& top = inverse_[size_t(i % key_.rows)];
+            vmaxps(top, top, ptr[probabilities_ + i * vec_bytes()]);
+        }
+        add(probabilities_, 2 * panel_bytes());
+        sub(count_, 2);
+        jnz(each, T_NEAR);
+        mov(factors_, ptr[args() + offsetof(TileWeightsArgs, factors)]);
+        Temp factor(*this, "factor");
+        for (int w = 0; w < key_.rows; ++w) {
+            vmulps(factor, inverse_[size_t(w)], splat(1 / kLargestWord));
+            vmovups(ptr[factors_ + w * vec_bytes()], *factor);
+            vmovups(factor, splat(kLargestWord));
+            vdivps(inverse_[size_t(w)], factor, inverse_[size_t(w)]);
+        }
+    }
+
+    void emit_pair() {
+        const std::vector<Vec> p = vecs("p", 2 * key_.rows);
+        for (int i = 0; i < 2 * key_.rows; ++i)
+            vmulps(p[size_t(i)], inverse_[size_t(i % key_.rows)], ptr[probabilities_ + i * vec_bytes()]);
+        for (int g = 0; g < key_.groups(); ++g) {
+            stage("group " + std::to_string(g));
+            Temp first(*this, "first scale"), second(*this, "second scale");
+            vbroadcastss(first, ptr[scales_ + g * 4]);
+            vbroadcastss(second, ptr[scales_ + (key_.scales_stride() + g) * 4]);
+            for (int w = 0; w < key_.rows; ++w) {
+                Temp low(*this, "low"), high(*this, "high");
+                vmulps(low, first, p[size_t(w)]);
+                vmulps(high, second, p[size_t(key_.rows + w)]);
+                vcvtps2dq(low, low);
+                vcvtps2dq(high, high);
+                join_words(low, low, high);
+                vmovups(ptr[weights_ + g * kTileKeys / 2 * panel_bytes() + w * vec_bytes()], *low);
+            }
+        }
+        free(p);
+    }
+
+    const RowKey key_;
+    const std::vector<Vec> inverse_;
+    const Gpr probabilities_ = gpr("probabilities"), scales_ = gpr("scales"), weights_ = gpr("weights"),
+              count_ = gpr("count"), factors_ = gpr("factors");
+};
+
+}  // namespace
+
+Status generate_tile_weights(const RowKey& key, std::vector<uint8_t>* code) {
+    return TileWeights(key).finish(code);
+}
+
+}  // namespace quire::jit
