@@ -33,6 +33,16 @@ else()
     message(WARNING "Zydis was not found (Debian: libzydis-dev): tests will not decode generated code")
 endif()
 
+# Takes the place of VTune's collector.
+if(QUIRE_VTUNE)
+    add_library(fake_vtune MODULE tests/programs/fake_vtune.cc)
+    quire_compile_options(fake_vtune)
+    set_target_properties(fake_vtune PROPERTIES CXX_VISIBILITY_PRESET default)
+    target_include_directories(fake_vtune SYSTEM PRIVATE ${QUIRE_ITTAPI_INCLUDE_DIR})
+    add_dependencies(quire_tests fake_vtune)
+    target_compile_definitions(quire_tests PRIVATE QUIRE_FAKE_VTUNE="$<TARGET_FILE:fake_vtune>")
+endif()
+
 # PRE_TEST: the list is asked of the program when ctest starts, so that a build for another machine works.
 gtest_discover_tests(quire_tests DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT 600)

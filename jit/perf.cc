@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "jit/vtune.h"
+
 namespace quire::jit {
 namespace {
 
@@ -73,6 +75,10 @@ PerfWriter::~PerfWriter() { close_jitdump(); }
 
 Status PerfWriter::add(const std::shared_ptr<const Code>& code) {
     if (format_ == PerfFormat::none) return {};
+    if (format_ == PerfFormat::vtune) {
+        tell_vtune(*code);
+        return {};
+    }
     std::lock_guard<std::mutex> lock(mutex_);
     known_.erase(std::remove_if(known_.begin(), known_.end(), [](const auto& old) { return old.expired(); }),
                  known_.end());

@@ -1,5 +1,5 @@
 // Tells Linux perf what generated code is called: a map of names (perf report), or a jitdump with the code
-// itself (perf inject --jit, then perf annotate). docs/profiling.md shows both.
+// itself (perf inject --jit, then perf annotate); or VTune (jit/vtune.h). docs/profiling.md shows them.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -10,7 +10,7 @@
 
 namespace quire::jit {
 
-enum class PerfFormat { none, map, jitdump };
+enum class PerfFormat { none, map, jitdump, vtune };
 
 // Of one context. After fork the child's code has a file of the child's own, which begins with what it
 // inherited: perf looks files up by the process.

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 
+#include "jit/vtune.h"
+
 namespace quire {
 namespace {
 
@@ -28,8 +30,12 @@ Status read_perf(jit::PerfFormat* perf) {
         *perf = jit::PerfFormat::map;
     else if (value == "jitdump")
         *perf = jit::PerfFormat::jitdump;
+    else if (value == "vtune" && jit::has_vtune())
+        *perf = jit::PerfFormat::vtune;
     else if (value != "")
-        return invalid("QUIRE_PERF is \"%s\": must be map or jitdump", value.c_str());
+        return invalid(
+            "QUIRE_PERF is \"%s\": must be map or jitdump%s", value.c_str(),
+            jit::has_vtune() ? ", or vtune" : "; vtune needs a library that was configured with QUIRE_VTUNE");
     return {};
 }
 

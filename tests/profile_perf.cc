@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "jit/vtune.h"
 #include "tests/code_maps.h"
 #include "tests/profile_context.h"
 
@@ -144,7 +145,9 @@ TEST_F(Perf, NothingUnlessAskedFor) {
 
 TEST_F(Perf, UnknownValueIsAnError) {
     const Variable variable("QUIRE_PERF", "maps");
-    expect_no_context("QUIRE_PERF is \"maps\": must be map or jitdump");
+    expect_no_context(
+        std::string("QUIRE_PERF is \"maps\": must be map or jitdump") +
+        (jit::has_vtune() ? ", or vtune" : "; vtune needs a library that was configured with QUIRE_VTUNE"));
 }
 
 // ---- jitdump ----

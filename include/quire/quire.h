@@ -25,7 +25,7 @@
  *     threads, the shared library stays loaded after dlclose.
  *   - Environment: QUIRE_TARGET caps the instruction set (a name of quire_target_name, unknown: an error),
  *     QUIRE_NUM_THREADS sets the threads of contexts that do not say. QUIRE_VERBOSE (0, 1, 2), QUIRE_PERF (map,
- *     jitdump) and QUIRE_JIT_DUMP (a directory) show what a context does, see docs/profiling.md. All are read
+ *     jitdump, vtune) and QUIRE_JIT_DUMP (a directory) show what a context does, see docs/profiling.md. All are read
  *     when a context is made; a value that is none of these is an error then.
  */
 #ifndef QUIRE_QUIRE_H_
