@@ -78,11 +78,13 @@ def save(stem, draw, size=(8.4, 4.4)):
 
 
 def sign(figure, result, colours):
-    """The machine, its day and the command under the picture."""
+    """The machine, its day, the command and what was compared under the picture."""
     # A sign for money would begin a formula.
     text = f"{result['machine']} · {result['date'][:10]} · {result['command']}".replace("$", r"\$")
     if len(text) > 150:
         text = text[:147] + "..."
+    if versions := result.get("versions"):
+        text += "\n" + ", ".join(f"{name} {version}" for name, version in versions.items())
     figure.supxlabel(text, fontsize=6.5, color=colours["dim"], x=0.01, ha="left")
 
 
