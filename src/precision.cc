@@ -77,12 +77,12 @@ bool words_pay_for_value_tiles(const jit::RowKey& key) {
 std::string precision_note(const AttentionSpec& spec, const Target& target) {
     if (spec.precision == QUIRE_PRECISION_HIGHEST) return "";
     const auto side = [&](const quire_format& format, int dim, bool (*pay)(const jit::RowKey&),
-                          bool (*tiles_pay)(const jit::RowKey&)) {
+                          bool (*pay_for_tiles)(const jit::RowKey&)) {
         const jit::RowKey key{&target, format, dim, 0};
         std::string rows;
         for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group())
             if (pay({&target, format, dim, r})) rows += std::to_string(r) + " ";
-        if (target.jit() && tiles_pay(key)) rows += "more ";
+        if (target.jit() && pay_for_tiles(key)) rows += "more ";
         return rows.empty() ? std::string("highest") : "high for " + rows + "query rows";
     };
     return "precision: keys " + side(spec.key_format, spec.D, words_pay_for_keys, words_pay_for_key_tiles) +
