@@ -9,19 +9,27 @@
 
 namespace quire::jit {
 
+// What a kernel's products are of. Words: precision `high`, and bytes of the query `medium`.
+enum class Products { floats, words, bytes };
+
+inline const char* products_name(Products products) {
+    return products == Products::bytes ? "_bytes" : products == Products::words ? "_words" : "";
+}
+
 // Kernels over the rows of one side of the cache (keys or values).
 struct RowKey {
     const Target* target;
     quire_format format;
-    int dim;             // D or Dv
-    int rows;            // query rows (decode), vectors of query rows (tiles); 0 where it does not matter
-    bool words = false;  // integer dot products of 16-bit words (precision `high`)
+    int dim;   // D or Dv
+    int rows;  // query rows (decode), vectors of query rows (tiles); 0 where it does not matter
+    Products products = Products::floats;
 
     std::string name(const char* stage) const {
         std::string text = std::string(stage) + "_d" + std::to_string(dim);
         if (rows != 0) text += "_r" + std::to_string(rows);
-        return text + "_" + format_name(format) + (words ? "_words_" : "_") + target->name;
+        return text + "_" + format_name(format) + products_name(products) + "_" + target->name;
     }
+    bool words() const { return products == Products::words; }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
     int groups() const { return scale_group(format) ? dim / scale_group(format) : 0; }

@@ -24,7 +24,7 @@ Status make(CodeCache& cache, const std::string& name, const Generate& generate,
 Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
     if (key.groups() == 0) return {};
     key.rows = 0;
-    key.words = false;
+    key.products = Products::floats;
     return make(
         cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
 }
@@ -42,8 +42,8 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
     QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
     QUIRE_TRY(make(
         cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk));
-    kernels->query_words = keys.words;
-    if (values.words)
+    kernels->query = keys.products;
+    if (values.words())
         QUIRE_TRY(make(
             cache, values.name("decode_weights"), [&](auto* code) { return generate_weights(values, code); },
             &kernels->weights));
@@ -60,7 +60,7 @@ namespace {
 
 Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>* kernel) {
     keys.rows = vecs;
-    if (keys.words)
+    if (keys.words())
         return make(
             cache, keys.name("tile_qk"), [&](auto* code) { return generate_tile_qk_words(keys, code); },
             kernel);
@@ -72,7 +72,7 @@ Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>*
 
 Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kernels) {
     values.rows = vecs;
-    if (values.words) {
+    if (values.words()) {
         QUIRE_TRY(make(
             cache, values.name("tile_weights"),
             [&](auto* code) { return generate_tile_weights(values, code); }, &kernels->weights));
@@ -104,8 +104,8 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
 }
 
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
-    kernels->key_words = keys.words;
-    kernels->value_words = values.words;
+    kernels->key_words = keys.words();
+    kernels->value_words = values.words();
     QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
     QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
     QUIRE_TRY(make(

@@ -27,7 +27,7 @@ private:
 
 struct DecodeKernels {  // few query rows against a block of cache rows; for one number of rows
     Kernel<ScalesArgs> key_scales, value_scales;  // empty where the format has none
-    bool query_words = false;                     // qk takes the query as words
+    Products query = Products::floats;            // what qk takes
     Kernel<QkArgs> qk;
     Kernel<SoftmaxArgs> softmax;
     Kernel<WeightsArgs> weights;  // empty where pv takes probabilities

@@ -118,10 +118,10 @@ public:
 }  // namespace
 
 Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code) {
-    return key.words ? PackKeyWords(key).finish(code) : Pack(key, false).finish(code);
+    return key.words() ? PackKeyWords(key).finish(code) : Pack(key, false).finish(code);
 }
 Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code) {
-    return key.words ? PackValueWords(key).finish(code) : Pack(key, true).finish(code);
+    return key.words() ? PackValueWords(key).finish(code) : Pack(key, true).finish(code);
 }
 
 }  // namespace quire::jit

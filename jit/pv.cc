@@ -165,7 +165,7 @@ private:
 }  // namespace
 
 Status generate_pv(const RowKey& key, std::vector<uint8_t>* code) {
-    return key.words ? PvWords(key).finish(code) : Pv(key).finish(code);
+    return key.words() ? PvWords(key).finish(code) : Pv(key).finish(code);
 }
 
 }  // namespace quire::jit

@@ -219,7 +219,7 @@ private:
 
 Status generate_scales(const RowKey& key, std::vector<uint8_t>* code) { return Scales(key).finish(code); }
 Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) {
-    return key.words ? QkWords(key).finish(code) : Qk(key).finish(code);
+    return key.words() ? QkWords(key).finish(code) : Qk(key).finish(code);
 }
 
 }  // namespace quire::jit

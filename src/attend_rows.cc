@@ -49,7 +49,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s) {
     const AttentionSpec& spec = plan.spec;
     const float factor = query_factor(spec);
-    const bool words = plan.decode[item.row_end - item.row_begin].query_words;
+    const bool words = plan.decode[item.row_end - item.row_begin].query == jit::Products::words;
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
         const char* from = query_at(p, item, row);
         float* to = s.query + (row - item.row_begin) * plan.key_stride;
@@ -96,7 +96,8 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
         }
     }
     if (kernels.key_scales) kernels.key_scales({block.key_scale, s.key_scales, padded});
-    const void* query = kernels.query_words ? static_cast<const void*>(s.query_words) : s.query;
+    const void* query =
+        kernels.query == jit::Products::words ? static_cast<const void*>(s.query_words) : s.query;
     kernels.qk({query, s.factors, block.key, s.key_scales, s.scores, padded, {next.key, next.key_scale}});
     kernels.softmax(
         {s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});

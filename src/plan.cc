@@ -25,16 +25,16 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     const AttentionSpec& spec = plan->spec;
     const bool lower = spec.precision != QUIRE_PRECISION_HIGHEST;
     jit::RowKey tile_keys = keys, tile_values = values;
-    tile_keys.words = lower && words_pay_for_key_tiles(keys);
-    tile_values.words = lower && words_pay_for_value_tiles(values);
-    plan->tile_weight_groups = tile_values.words ? values.groups() : 0;
+    if (lower && words_pay_for_key_tiles(keys)) tile_keys.products = jit::Products::words;
+    if (lower && words_pay_for_value_tiles(values)) tile_values.products = jit::Products::words;
+    plan->tile_weight_groups = tile_values.words() ? values.groups() : 0;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
         for (int rows = spec.group(); rows <= jit::kMaxDecodeRows; rows += spec.group()) {
             jit::RowKey k = keys, v = values;
             k.rows = v.rows = rows;
-            k.words = lower && words_pay_for_keys(k);
-            v.words = lower && words_pay_for_values(v);
+            if (lower && words_pay_for_keys(k)) k.products = jit::Products::words;
+            if (lower && words_pay_for_values(v)) v.products = jit::Products::words;
             QUIRE_TRY(make_decode_kernels(cache, k, v, scores,
                                           bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
         }

@@ -37,9 +37,9 @@ public:
         : setup_(setup),
           flush_(flush),
           key_{setup.target, setup.keys.format, setup.keys.dim, setup.rows,
-               setup.words && jit::has_words(setup.keys.format)},
+               words_if(setup.words && jit::has_words(setup.keys.format))},
           value_{setup.target, setup.values.format, setup.values.dim, setup.rows,
-                 setup.words && jit::has_words(setup.values.format)},
+                 words_if(setup.words && jit::has_words(setup.values.format))},
           random_(setup.rows, uint64_t(setup.keys.dim)),
           keys_(key_, kBlock + kSecond, &random_, flush),
           values_(value_, kBlock + kSecond, &random_, flush) {
@@ -72,7 +72,7 @@ public:
 
     // Against double; `tolerance` is far above rounding and far below any mistake.
     void check(const Result& result) const {
-        const double tolerance = key_.words || value_.words ? 5e-4 : 2e-5;
+        const double tolerance = key_.words() || value_.words() ? 5e-4 : 2e-5;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
@@ -101,7 +101,7 @@ private:
 
     // The words that stand for the query: x = word * factor, in the loader's order.
     void round_query() {
-        if (!key_.words) return;
+        if (!key_.words()) return;
         const std::vector<int> order = jit::word_order(key_.format, key_.dim, setup_.target->lanes());
         std::vector<int16_t> words;
         std::vector<float> factors;
@@ -168,8 +168,8 @@ private:
             poisoned_call<jit::ScalesArgs>(
                 kernels_.key_scales, {address(key_scale_rows), key_scales.as<float>(), padded}, around.entry);
         poisoned_call<jit::QkArgs>(kernels_.qk,
-                                   {key_.words ? words_.data() : query_.data(),
-                                    key_.words ? factors_.as<float>() : nullptr,
+                                   {key_.words() ? words_.data() : query_.data(),
+                                    key_.words() ? factors_.as<float>() : nullptr,
                                     address(key_rows),
                                     key_scales.as<float>(),
                                     scores.as<float>(),
@@ -189,15 +189,15 @@ private:
         const size_t room = size_t(setup_.target->lanes());  // a vector more may be read
         GuardedBuffer weights = array(weights_length * kBlock / 2 + room, around.scratch, flush_),
                       factors = array(weights_length + room, around.scratch, flush_);
-        if (value_.words)
+        if (value_.words())
             poisoned_call<jit::WeightsArgs>(kernels_.weights,
                                             {scores.as<float>(), value_scales.as<float>(),
                                              weights.as<int16_t>(), factors.as<float>(), padded},
                                             around.entry);
         poisoned_call<jit::PvArgs>(kernels_.pv,
-                                   {value_.words ? weights.data() : scores.data(),
+                                   {value_.words() ? weights.data() : scores.data(),
                                     address(value_rows),
-                                    value_.words ? factors.as<float>() : value_scales.as<float>(),
+                                    value_.words() ? factors.as<float>() : value_scales.as<float>(),
                                     rescale.as<float>(),
                                     output.as<float>(),
                                     padded,
@@ -277,7 +277,8 @@ TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
         for (const quire_type type : {QUIRE_INT8, QUIRE_INT4})
             for (const int dim : {36, 132, 176, 220, 252})
                 for (int group = 4; target->jit() && group <= dim; group += 4) {
-                    const jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0, true};
+                    const jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0,
+                                          jit::Products::words};
                     for (int rows = 1; dim % group == 0 && rows <= jit::kMaxDecodeRows; ++rows) {
                         jit::RowKey of_rows = key;
                         of_rows.rows = rows;

@@ -43,8 +43,8 @@ public:
           random_(setup.vecs, uint64_t(setup.keys.dim)),
           keys_(key_, kFirst + kSecond, &random_, flush),
           values_(value_, kFirst + kSecond, &random_, flush) {
-        key_.words = setup.words && jit::has_tile_key_words(key_);
-        value_.words = setup.words && jit::has_tile_value_words(value_);
+        key_.products = words_if(setup.words && jit::has_tile_key_words(key_));
+        value_.products = words_if(setup.words && jit::has_tile_value_words(value_));
         EXPECT_TRUE(make_pack_kernels(test_code_cache(), key_, value_, &pack_).ok());
         EXPECT_TRUE(
             make_tile_kernels(test_code_cache(), key_, value_, setup.scores, setup.vecs, &kernels_).ok());
@@ -73,7 +73,7 @@ public:
 
     void check(const Result& result) const {
         // Far above rounding, far below any mistake.
-        const double tolerance = key_.words || value_.words ? 5e-4 : 2e-5;
+        const double tolerance = key_.words() || value_.words() ? 5e-4 : 2e-5;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
@@ -104,7 +104,7 @@ private:
 
     // The words that stand for the query, in pairs: x = word * factor.
     void round_query() {
-        if (!key_.words) return;
+        if (!key_.words()) return;
         const int swapped[] = {0, 2, 1, 3};
         std::vector<int16_t> words(size_t(key_.dim * lanes_));
         std::vector<float> factors;
@@ -154,10 +154,10 @@ private:
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
         const auto floats = [&](size_t n) { return array(n, around.scratch, flush_); };
         Packed tile{
-            floats(size_t(padded * (key_.words ? key_.query_words() / 2 : key_.padded()))),
-            floats(size_t(value_panels() * (value_.words ? jit::kWordPanelStride : jit::kPanelStride))),
+            floats(size_t(padded * (key_.words() ? key_.query_words() / 2 : key_.padded()))),
+            floats(size_t(value_panels() * (value_.words() ? jit::kWordPanelStride : jit::kPanelStride))),
             floats(size_t(key_.scales_floats(padded))), floats(size_t(value_.scales_floats(padded)))};
-        const int values = value_.words ? padded : count;
+        const int values = value_.words() ? padded : count;
         const GuardedBuffer key_rows = keys_.rows(first, count, padded),
                             value_rows = values_.rows(first, count, values),
                             key_scales = keys_.scales(first, count, padded),
@@ -216,8 +216,8 @@ private:
                                                               bias_.begin() + (first + count) * lanes_));
         poisoned_call<jit::TileQkArgs>(
             kernels_.qk,
-            {key_.words ? words_.data() : query_.data(), tile.keys.data(), scores.as<float>(), padded,
-             tile.key_scales.as<float>(), key_.words ? factors_.as<float>() : nullptr},
+            {key_.words() ? words_.data() : query_.data(), tile.keys.data(), scores.as<float>(), padded,
+             tile.key_scales.as<float>(), key_.words() ? factors_.as<float>() : nullptr},
             around.entry);
         poisoned_call<jit::TileSoftmaxArgs>(
             setup_.masked ? kernels_.softmax_masked : kernels_.softmax,
@@ -225,7 +225,7 @@ private:
              slopes.as<float>(), distances.as<float>(), max.as<float>(), sum.as<float>(), rescale.as<float>(),
              count, kCap},
             around.entry);
-        if (!value_.words)
+        if (!value_.words())
             return poisoned_call<jit::TilePvArgs>(
                 kernels_.pv,
                 {scores.as<float>(), tile.values.data(), rescale.as<float>(), output.as<float>(), count,
@@ -299,8 +299,8 @@ TEST(KernelsTiles, QuickEveryGroupIsGenerated) {
                 for (int group = 4; target->jit() && group <= dim; group += 4) {
                     if (dim % group != 0) continue;
                     jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0}, value = key;
-                    key.words = jit::has_tile_key_words(key);
-                    value.words = jit::has_tile_value_words(value);
+                    key.products = words_if(jit::has_tile_key_words(key));
+                    value.products = words_if(jit::has_tile_value_words(value));
                     for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs) {
                         jit::TileKernels kernels;
                         const Status made = make_tile_kernels(test_code_cache(), key, value,

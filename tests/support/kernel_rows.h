@@ -55,6 +55,8 @@ std::vector<RowShape> row_shapes();
 // A code cache for the test's kernels, one for the whole program.
 jit::CodeCache& test_code_cache();
 
+inline jit::Products words_if(bool words) { return words ? jit::Products::words : jit::Products::floats; }
+
 inline int padded_keys(int count) {
     return (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding;
 }
