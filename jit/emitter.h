@@ -131,6 +131,8 @@ public:
     // n bytes, the others 0; reads exactly n. n <= vec_bytes(). Or both halves of a zmm from an address each.
     void load_raw(const Vec& v, const RegExp& at, int n);
     void load_raw(const Vec& v, const RegExp& low, const RegExp& high);
+    // 16 bytes of each address, of at most lanes() / 4; the others 0.
+    void load_quarters(const Vec& v, const std::vector<RegExp>& at);
     // n signed bytes to words, the others 0; n <= 2 * lanes(). Or both halves of a zmm.
     void load_words(const Vec& v, const RegExp& at, int n);
     void load_words(const Vec& v, const RegExp& low, const RegExp& high);
@@ -138,6 +140,9 @@ public:
     void load_word_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n);
     // int32 lanes: acc += a.low * b.low + a.high * b.high.
     void dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
+    // int32 lanes: d = start + the four products in a lane of unsigned bytes of a[i] and signed ones at b[i].
+    // Without VNNI the bytes of a are below 16 and a is of at most four: 4 * 2 * 15 * 128 < 2^15.
+    void dot_bytes(const Vec& d, const RegExp& start, const std::vector<Vec>& a, const RegExp& b);
     // d = the words of int32 lanes that fit 16 bits; clobbers high.
     void join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high);
     // The same of n <= 2 * lanes() bytes, in two vectors: lane i of `which` is byte pair_byte(which, i).

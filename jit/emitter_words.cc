@@ -22,6 +22,18 @@ void Emitter::load_raw(const Vec& v, const RegExp& low, const RegExp& high) {
     vinserti64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), ptr[high], 1);
 }
 
+void Emitter::load_quarters(const Vec& v, const std::vector<RegExp>& at) {
+    const Xbyak::Xmm x(v.getIdx());
+    const Xbyak::Ymm y(v.getIdx());
+    vmovups(x, ptr[at[0]]);
+    for (size_t i = 1; i < at.size(); ++i) {
+        if (is_512())
+            vinserti32x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), ptr[at[i]], uint8_t(i));
+        else
+            vinserti128(y, y, ptr[at[i]], uint8_t(i));
+    }
+}
+
 void Emitter::load_words(const Vec& v, const RegExp& at, int n) {
     if (n == 2 * lanes()) return vpmovsxbw(v, ptr[at]);
     load_bytes(v, at, n);
@@ -83,6 +95,24 @@ void Emitter::dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {
     Temp products(*this, "dot.products");
     vpmaddwd(products, a, b);
     vpaddd(acc, acc, products);
+}
+
+void Emitter::dot_bytes(const Vec& d, const RegExp& start, const std::vector<Vec>& a, const RegExp& b) {
+    if (target_.vnni) {
+        vmovups(d, ptr[start]);
+        for (size_t i = 0; i < a.size(); ++i)
+            vpdpbusd(d, a[i], ptr[b + int(i) * vec_bytes()],
+                     is_512() ? Xbyak::EvexEncoding : Xbyak::VexEncoding);
+        return;
+    }
+    vpmaddubsw(d, a[0], ptr[b]);
+    for (size_t i = 1; i < a.size(); ++i) {
+        Temp more(*this, "dot.more");
+        vpmaddubsw(more, a[i], ptr[b + int(i) * vec_bytes()]);
+        vpaddw(d, d, more);
+    }
+    vpmaddwd(d, d, splat_bits(0x00010001));
+    vpaddd(d, d, ptr[start]);
 }
 
 void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high) {

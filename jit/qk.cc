@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "jit/qk_bytes.h"
 #include "jit/qk_tiles.h"
 #include "jit/row_loader.h"
 #include "jit/word_loader.h"
@@ -219,6 +220,7 @@ private:
 
 Status generate_scales(const RowKey& key, std::vector<uint8_t>* code) { return Scales(key).finish(code); }
 Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) {
+    if (key.products == Products::bytes) return generate_qk_bytes(key, code);
     return key.words() ? QkWords(key).finish(code) : Qk(key).finish(code);
 }
 

@@ -62,6 +62,15 @@ float query_factor(const AttentionSpec& spec);
 float round_to_words(const float* row, int count, bool swap_middle, int16_t* words);
 // The same of [key_stride] floats, in AttentionPlan::query_order.
 float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words);
+// The query as bytes: [byte_order], what its lanes' sums start with [chunks][L], and their factors
+// [spans][L].
+struct QueryBytes {
+    int8_t* bytes;
+    int32_t* starts;
+    float* factors;
+};
+// The same of [key_stride] floats, in AttentionPlan::byte_order; each lane has a factor of its own.
+void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBytes& to);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 

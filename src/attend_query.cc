@@ -2,22 +2,88 @@
 
 #include <algorithm>
 
+#include "jit/byte_loader.h"
 #include "src/attend.h"
 
 namespace quire {
+namespace {
 
-float round_to_words(const float* row, int count, bool swap_middle, int16_t* words) {
+constexpr float kLargestByte = 127;
+// A lane's numbers are rounded relative to its largest, or to this share of the row's, so that factors of
+// lanes are no further apart.
+constexpr float kLeastShare = 1 / 1024.f;
+
+// Four lists of four numbers to the maxima (sums) of each.
+__m128 largest_of_each(__m128* v) {
+    _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
+    return _mm_max_ps(_mm_max_ps(v[0], v[1]), _mm_max_ps(v[2], v[3]));
+}
+__m128 sum_of_each(__m128* v) {
+    _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
+    return _mm_add_ps(_mm_add_ps(v[0], v[1]), _mm_add_ps(v[2], v[3]));
+}
+
+// For each of L lanes the largest magnitude, at least `least`, of [lists][L][4] numbers.
+void find_tops(const float* ordered, int lists, int lanes, float least, float* tops) {
+    for (int lane = 0; lane < lanes; lane += 4) {
+        __m128 top[4];
+        for (int i = 0; i < 4; ++i) {
+            top[i] = _mm_set1_ps(least);
+            for (int list = 0; list < lists; ++list) {
+                const __m128 x = _mm_loadu_ps(ordered + (list * lanes + lane + i) * 4);
+                top[i] = _mm_max_ps(top[i], _mm_andnot_ps(_mm_set1_ps(-0.f), x));
+            }
+        }
+        _mm_storeu_ps(tops + lane, largest_of_each(top));
+    }
+}
+
+// [spans][L]: what numbers are multiplied by, and QkArgs::factors.
+void choose_factors(const float* tops, int spans, int lanes, float poison, float* inverses, float* factors) {
+    for (int i = 0; i < spans * lanes; i += 4) {
+        const __m128 top = _mm_loadu_ps(tops + i);
+        const bool is_last = i >= (spans - 1) * lanes;
+        _mm_storeu_ps(inverses + i, _mm_div_ps(_mm_set1_ps(kLargestByte), top));
+        const __m128 factor =
+            _mm_div_ps(top, is_last ? _mm_set1_ps(kLargestByte) : _mm_loadu_ps(tops + i + lanes));
+        _mm_storeu_ps(factors + i, is_last ? _mm_add_ps(factor, _mm_set1_ps(poison)) : factor);
+    }
+}
+
+// Four lanes of one list: rounded and stored as bytes, added to sums.
+void round_lanes(const float* ordered, const float* inverses, int8_t* bytes, __m128* sums) {
+    __m128i rounded[4];
+    for (int i = 0; i < 4; ++i) {
+        rounded[i] = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(ordered + 4 * i), _mm_set1_ps(inverses[i])));
+        sums[i] = _mm_add_ps(sums[i], _mm_cvtepi32_ps(rounded[i]));
+    }
+    const __m128i low = _mm_packs_epi32(rounded[0], rounded[1]),
+                  high = _mm_packs_epi32(rounded[2], rounded[3]);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes), _mm_packs_epi16(low, high));
+}
+
+// The largest magnitude of `count` numbers, a multiple of 4, at least kLeastTop; poison: 0, or NaN where NaN
+// or Inf is among them.
+float largest_of(const float* row, int count, float* poison) {
     const __m128 sign = _mm_set1_ps(-0.f);
-    __m128 tops = _mm_set1_ps(jit::kLeastTop), poison = _mm_setzero_ps();
+    __m128 tops = _mm_set1_ps(jit::kLeastTop), poisons = _mm_setzero_ps();
     for (int d = 0; d < count; d += 4) {
         const __m128 x = _mm_loadu_ps(row + d);
         tops = _mm_max_ps(tops, _mm_andnot_ps(sign, x));
-        poison = _mm_add_ps(poison, _mm_mul_ps(x, _mm_setzero_ps()));
+        poisons = _mm_add_ps(poisons, _mm_mul_ps(x, _mm_setzero_ps()));
     }
-    float top[4], poisons[4];
+    float top[4], p[4];
     _mm_storeu_ps(top, tops);
-    _mm_storeu_ps(poisons, poison);
-    const float largest = std::max(std::max(top[0], top[1]), std::max(top[2], top[3]));
+    _mm_storeu_ps(p, poisons);
+    *poison = (p[0] + p[1]) + (p[2] + p[3]);
+    return std::max(std::max(top[0], top[1]), std::max(top[2], top[3]));
+}
+
+}  // namespace
+
+float round_to_words(const float* row, int count, bool swap_middle, int16_t* words) {
+    float poison = 0;
+    const float largest = largest_of(row, count, &poison);
     const __m128 factor = _mm_set1_ps(jit::kLargestWord / largest);
     for (int d = 0; d < count; d += 4) {
         const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(row + d), factor));
@@ -25,7 +91,7 @@ float round_to_words(const float* row, int count, bool swap_middle, int16_t* wor
         if (swap_middle) packed = _mm_shufflelo_epi16(packed, _MM_SHUFFLE(3, 1, 2, 0));
         _mm_storel_epi64(reinterpret_cast<__m128i*>(words + d), packed);
     }
-    return largest / jit::kLargestWord + (poisons[0] + poisons[1]) + (poisons[2] + poisons[3]);
+    return largest / jit::kLargestWord + poison;
 }
 
 float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words) {
@@ -35,6 +101,33 @@ float query_to_words(const AttentionPlan& plan, const float* query, int16_t* wor
     const float factor = round_to_words(query, plan.key_stride, false, natural);
     for (const int element : plan.query_order) *words++ = natural[element];
     return factor;
+}
+
+void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBytes& to) {
+    const quire_format& format = plan.spec.key_format;
+    const int lanes = plan.target->lanes(), parts = jit::byte_parts(format),
+              count = int(plan.byte_order.size());
+    const int lists = count / (4 * lanes), span = jit::byte_span(format) * parts;
+    float ordered[1024 + 128], tops[128], inverses[128], poison = 0;
+    for (int i = 0; i < count; ++i)
+        ordered[i] = plan.byte_order[size_t(i)] < 0 ? 0 : query[plan.byte_order[size_t(i)]];
+    const float least = std::max(jit::kLeastTop, largest_of(ordered, count, &poison) * kLeastShare);
+    for (int list = 0; list < lists; list += span)
+        find_tops(ordered + list * lanes * 4, std::min(span, lists - list), lanes, least,
+                  tops + list / span * lanes);
+    choose_factors(tops, (lists + span - 1) / span, lanes, poison, inverses, to.factors);
+    const float zero = float(jit::byte_zero(format));
+    for (int first = 0; first < lists; first += parts)
+        for (int lane = 0; lane < lanes; lane += 4) {
+            __m128 sums[4] = {};
+            for (int list = first; list < first + parts; ++list) {
+                const int at = (list * lanes + lane) * 4;
+                round_lanes(ordered + at, inverses + list / span * lanes + lane, to.bytes + at, sums);
+            }
+            const __m128 start = _mm_mul_ps(sum_of_each(sums), _mm_set1_ps(-zero));
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(to.starts + first / parts * lanes + lane),
+                             _mm_cvtps_epi32(start));
+        }
 }
 
 }  // namespace quire

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "jit/byte_loader.h"
 #include "src/attend.h"
 
 namespace quire {
@@ -15,6 +16,9 @@ struct RowsState {
     float *query, *output;             // [R][V]
     int16_t* query_words;              // [R][words of a query], keys of words
     float* factors;                    // [R] of those
+    int8_t* query_bytes;               // [R][bytes of a query], keys of bytes
+    int32_t* starts;                   // as jit::QkArgs
+    float* lane_factors;               // as its factors
     int16_t* weights;                  // as jit::WeightsArgs, values of words
     float* weight_factors;             // as well
     float *scores, *bias;              // [R][kBlock]
@@ -22,6 +26,17 @@ struct RowsState {
     float *max, *sum, *rescale;        // [R]
     jit::RowBounds* bounds;            // [R] keys of a block that a row sees
     RowAddresses* addresses;           // [2]: this block and the next
+};
+
+// Of one query row, as jit::QkArgs.
+struct ByteSizes {
+    int64_t bytes, starts, factors;
+    explicit ByteSizes(const AttentionPlan& plan) : bytes(int64_t(plan.byte_order.size())) {
+        const quire_format& format = plan.spec.key_format;
+        const int lanes = plan.target->lanes(), span = jit::byte_span(format);
+        starts = bytes / 4 / jit::byte_parts(format);
+        factors = (starts / lanes + span - 1) / span * lanes;
+    }
 };
 
 RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
@@ -32,6 +47,10 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.output = scratch.floats(R * size_t(plan.value_stride));
     s.query_words = scratch.array<int16_t>(R * plan.query_order.size());
     s.factors = scratch.floats(R + 16);
+    const ByteSizes bytes(plan);
+    s.query_bytes = scratch.array<int8_t>(R * size_t(bytes.bytes));
+    s.starts = scratch.array<int32_t>(R * size_t(bytes.starts));
+    s.lane_factors = scratch.floats(R * size_t(bytes.factors));
     s.weights = scratch.array<int16_t>(R * kBlock * size_t(plan.weight_stride) + 32);
     s.weight_factors = scratch.floats(R * size_t(plan.weight_stride) + 16);
     s.scores = scratch.floats(R * kBlock);
@@ -46,19 +65,26 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     return s;
 }
 
+// Of query row r.
+QueryBytes query_bytes(const AttentionPlan& plan, const RowsState& s, int64_t r) {
+    const ByteSizes row(plan);
+    return {s.query_bytes + r * row.bytes, s.starts + r * row.starts, s.lane_factors + r * row.factors};
+}
+
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s) {
     const AttentionSpec& spec = plan.spec;
     const float factor = query_factor(spec);
-    const bool words = plan.decode[item.row_end - item.row_begin].query == jit::Products::words;
+    const jit::Products products = plan.decode[item.row_end - item.row_begin].query;
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
         const char* from = query_at(p, item, row);
         float* to = s.query + (row - item.row_begin) * plan.key_stride;
         load_numbers(spec.type, from, spec.D, to);
         for (int d = 0; d < spec.D; ++d) to[d] *= factor;
         std::fill(to + spec.D, to + plan.key_stride, 0.f);
-        if (!words) continue;
         const int64_t r = row - item.row_begin;
-        s.factors[r] = query_to_words(plan, to, s.query_words + r * int64_t(plan.query_order.size()));
+        if (products == jit::Products::words)
+            s.factors[r] = query_to_words(plan, to, s.query_words + r * int64_t(plan.query_order.size()));
+        if (products == jit::Products::bytes) query_to_bytes(plan, to, query_bytes(plan, s, r));
     }
 }
 
@@ -96,9 +122,12 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
         }
     }
     if (kernels.key_scales) kernels.key_scales({block.key_scale, s.key_scales, padded});
-    const void* query =
-        kernels.query == jit::Products::words ? static_cast<const void*>(s.query_words) : s.query;
-    kernels.qk({query, s.factors, block.key, s.key_scales, s.scores, padded, {next.key, next.key_scale}});
+    jit::QkArgs qk{s.query,      nullptr,  nullptr, block.key,
+                   s.key_scales, s.scores, padded,  {next.key, next.key_scale}};
+    if (kernels.query == jit::Products::words) qk.query = s.query_words, qk.factors = s.factors;
+    if (kernels.query == jit::Products::bytes)
+        qk.query = s.query_bytes, qk.factors = s.lane_factors, qk.starts = s.starts;
+    kernels.qk(qk);
     kernels.softmax(
         {s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});
     if (p.dropout)

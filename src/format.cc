@@ -71,6 +71,11 @@ TypeSize type_size(quire_type type) {
     return bits < 8 ? TypeSize{8 / bits, 1} : TypeSize{1, bits / 8};
 }
 
+bool is_of_nibbles(const quire_format& f) {
+    const BlockInfo* block = block_info(f.type);
+    return block ? block->code_bits == 4 : f.type == QUIRE_INT4;
+}
+
 std::string format_names() {
     std::string names;
     for (const FormatInfo& info : kFormats) {

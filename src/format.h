@@ -58,6 +58,8 @@ inline int64_t bytes_of(quire_type type, int64_t elements) {
     const TypeSize size = type_size(type);
     return elements / size.elements * size.bytes;
 }
+// Codes of four bits; those of five have theirs elsewhere.
+bool is_of_nibbles(const quire_format& f);
 // Values that share a scale, 0: none do.
 inline int scale_group(const quire_format& f) {
     return block_info(f.type) ? kBlockValues : is_quantised(f) ? f.quant_group : 0;

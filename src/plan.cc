@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jit/byte_loader.h"
 #include "jit/word_loader.h"
 #include "src/precision.h"
 #include "src/select.h"
@@ -33,8 +34,10 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
         for (int rows = spec.group(); rows <= jit::kMaxDecodeRows; rows += spec.group()) {
             jit::RowKey k = keys, v = values;
             k.rows = v.rows = rows;
-            if (lower && words_pay_for_keys(k)) k.products = jit::Products::words;
-            if (lower && words_pay_for_values(v)) v.products = jit::Products::words;
+            k.products = key_products(k, spec.precision);
+            v.products = value_products(v, spec.precision);
+            if (k.products == jit::Products::bytes && plan->byte_order.empty())
+                plan->byte_order = jit::byte_order(k.format, k.dim, k.target->lanes());
             QUIRE_TRY(make_decode_kernels(cache, k, v, scores,
                                           bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
         }

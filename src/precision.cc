@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/args.h"
+#include "jit/byte_loader.h"
 #include "jit/tile_words.h"
 #include "jit/word_loader.h"
 
@@ -12,10 +13,6 @@ namespace {
 // Words must do with this share of the vector operations: the count leaves out loads, of which they have
 // more.
 constexpr double kWorthIt = 0.85;
-
-bool is_of_nibbles(const quire_format& f) {
-    return block_info(f.type) ? block_info(f.type)->code_bits == 4 : f.type == QUIRE_INT4;
-}
 
 // The operations that jit/qk.cc and jit/pv.cc emit for one key. Codes to f32 lanes: widen, convert, scale,
 // and two more for nibbles; then one FMA a row.
@@ -41,27 +38,55 @@ bool tiles_pay(const jit::RowKey& key, double group_multiplications, double grou
 // Two dot products of words, of which one starts the sum.
 double dots(const Target& target) { return target.vnni ? 2 : 3; }
 
-}  // namespace
-
 // A chunk of 4 L elements: its words, and for each row dots, a conversion and a scaling FMA.
-bool words_pay_for_keys(const jit::RowKey& key) {
-    if (!jit::has_words(key.format)) return false;
+double word_operations_of_keys(const jit::RowKey& key) {
     const int lanes = key.target->lanes(), chunks = key.query_words() / (4 * lanes);
     const double split = is_of_nibbles(key.format) ? 4 : 3, mixed = scale_group(key.format) < 4 * lanes;
-    return chunks * (split + mixed + key.rows * (dots(*key.target) + 2)) < kWorthIt * float_operations(key);
+    return chunks * (split + mixed + key.rows * (dots(*key.target) + 2));
+}
+
+// A chunk of one vector of bytes, or of two of nibbles: the codes, and for each row a dot product each
+// (without VNNI five instructions for both), a conversion and a scaling FMA; once the lanes' factors.
+double byte_operations_of_keys(const jit::RowKey& key) {
+    const int parts = jit::byte_parts(key.format), elements = parts * 4 * key.target->lanes();
+    const int chunks = (key.dim + elements - 1) / elements;
+    const double mixed = scale_group(key.format) < elements, products = key.target->vnni ? parts : 5;
+    return chunks * ((parts == 2 ? 4 : 1) + mixed + key.rows * (products + 2)) + key.rows;
 }
 
 // A vector of two keys: interleaving, and one dot product a row; and for each pair of keys the weights, as
 // many pairs at a time as fit a vector.
-bool words_pay_for_values(const jit::RowKey& key) {
-    if (!jit::has_words(key.format)) return false;
+double word_operations_of_values(const jit::RowKey& key) {
     const int lanes = key.target->lanes();
     const double dot = key.target->vnni ? 1 : 2;
     const double interleave = is_of_nibbles(key.format) ? 2.5 : 2;
     const double mixed = scale_group(key.format) % lanes == 0 ? 0 : key.rows;
     const double weights = (4 + 8. * key.rows) * key.weight_stride() / lanes + key.rows;
-    return (key.vecs() * (interleave + mixed + key.rows * dot) + weights) / 2 <
-           kWorthIt * float_operations(key);
+    return (key.vecs() * (interleave + mixed + key.rows * dot) + weights) / 2;
+}
+
+}  // namespace
+
+jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
+    jit::Products best = jit::Products::floats;
+    double operations = float_operations(key);
+    const auto consider = [&](jit::Products products, bool possible, double (*count)(const jit::RowKey&)) {
+        if (!possible || count(key) >= kWorthIt * operations) return;
+        best = products, operations = count(key);
+    };
+    consider(jit::Products::words, precision != QUIRE_PRECISION_HIGHEST && jit::has_words(key.format),
+             word_operations_of_keys);
+    consider(jit::Products::bytes,
+             precision == QUIRE_PRECISION_MEDIUM && jit::has_bytes(key.format, *key.target),
+             byte_operations_of_keys);
+    return best;
+}
+
+// Never bytes: probabilities of eight bits add more than `medium` allows for.
+jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
+    if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
+    const bool pays = word_operations_of_values(key) < kWorthIt * float_operations(key);
+    return pays ? jit::Products::words : jit::Products::floats;
 }
 
 // Each group's sums are converted and scaled: per two elements, so twice.
@@ -76,17 +101,23 @@ bool words_pay_for_value_tiles(const jit::RowKey& key) {
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {
     if (spec.precision == QUIRE_PRECISION_HIGHEST) return "";
-    const auto side = [&](const quire_format& format, int dim, bool (*pay)(const jit::RowKey&),
+    const auto side = [&](const quire_format& format, int dim,
+                          jit::Products (*products)(const jit::RowKey&, quire_precision),
                           bool (*pay_for_tiles)(const jit::RowKey&)) {
-        const jit::RowKey key{&target, format, dim, 0};
-        std::string rows;
-        for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group())
-            if (pay({&target, format, dim, r})) rows += std::to_string(r) + " ";
-        if (target.jit() && pay_for_tiles(key)) rows += "more ";
-        return rows.empty() ? std::string("highest") : "high for " + rows + "query rows";
+        std::string high, medium;
+        for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group()) {
+            const jit::Products chosen = products({&target, format, dim, r}, spec.precision);
+            if (chosen == jit::Products::words) high += std::to_string(r) + " ";
+            if (chosen == jit::Products::bytes) medium += std::to_string(r) + " ";
+        }
+        if (target.jit() && pay_for_tiles({&target, format, dim, 0})) high += "more ";
+        if (!medium.empty()) medium = "medium for " + medium + "query rows";
+        if (!high.empty()) high = "high for " + high + "query rows";
+        if (medium.empty() && high.empty()) return std::string("highest");
+        return medium + (medium.empty() || high.empty() ? "" : " and ") + high;
     };
-    return "precision: keys " + side(spec.key_format, spec.D, words_pay_for_keys, words_pay_for_key_tiles) +
-           ", values " + side(spec.value_format, spec.Dv, words_pay_for_values, words_pay_for_value_tiles) +
+    return "precision: keys " + side(spec.key_format, spec.D, key_products, words_pay_for_key_tiles) +
+           ", values " + side(spec.value_format, spec.Dv, value_products, words_pay_for_value_tiles) +
            "; all else runs as highest\n";
 }
 

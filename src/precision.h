@@ -1,4 +1,5 @@
-// Where `high` and `medium` run on integer words (jit/word_loader.h) and where they gain nothing by it.
+// Where `high` and `medium` run on integer words and bytes (jit/word_loader.h, jit/byte_loader.h) and where
+// they gain nothing by it.
 #pragma once
 #include "jit/kernel_key.h"
 #include "src/problem.h"
@@ -6,8 +7,8 @@
 namespace quire {
 
 // Of decode kernels: by format, target, head size and the rows that share a key.
-bool words_pay_for_keys(const jit::RowKey& keys);
-bool words_pay_for_values(const jit::RowKey& values);
+jit::Products key_products(const jit::RowKey& keys, quire_precision precision);
+jit::Products value_products(const jit::RowKey& values, quire_precision precision);
 // Of tiles, the kernels with query rows in the lanes.
 bool words_pay_for_key_tiles(const jit::RowKey& keys);
 bool words_pay_for_value_tiles(const jit::RowKey& values);

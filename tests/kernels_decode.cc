@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "jit/byte_loader.h"
 #include "jit/word_loader.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/run.h"
@@ -21,14 +22,23 @@ struct Setup {
     RowShape keys, values;
     int rows;
     jit::ScoreKey scores;
-    bool words = false;  // where the formats allow
+    jit::Products products = jit::Products::floats;  // where the formats allow
     std::string name() const {
         return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
                std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
                std::to_string(values.dim) + " rows " + std::to_string(rows) + scores.name() +
-               (words ? " words" : "");
+               products_name(products);
     }
 };
+
+bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
+    if (products == jit::Products::bytes) return jit::has_bytes(shape.format, target);
+    return products == jit::Products::floats || jit::has_words(shape.format);
+}
+
+jit::Products key_products(const Setup& setup) {
+    return can_be(setup.keys, *setup.target, setup.products) ? setup.products : jit::Products::floats;
+}
 
 // Queries against two blocks of keys, the second one not full.
 class Decode {
@@ -36,10 +46,9 @@ public:
     explicit Decode(const Setup& setup, Flush flush)
         : setup_(setup),
           flush_(flush),
-          key_{setup.target, setup.keys.format, setup.keys.dim, setup.rows,
-               words_if(setup.words && jit::has_words(setup.keys.format))},
+          key_{setup.target, setup.keys.format, setup.keys.dim, setup.rows, key_products(setup)},
           value_{setup.target, setup.values.format, setup.values.dim, setup.rows,
-                 words_if(setup.words && jit::has_words(setup.values.format))},
+                 words_if(setup.products != jit::Products::floats && jit::has_words(setup.values.format))},
           random_(setup.rows, uint64_t(setup.keys.dim)),
           keys_(key_, kBlock + kSecond, &random_, flush),
           values_(value_, kBlock + kSecond, &random_, flush) {
@@ -72,7 +81,7 @@ public:
 
     // Against double; `tolerance` is far above rounding and far below any mistake.
     void check(const Result& result) const {
-        const double tolerance = key_.words() || value_.words() ? 5e-4 : 2e-5;
+        const double tolerance = key_.words() || value_.words() ? 5e-4 : 2e-5;  // bytes: of the rounded query
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
@@ -101,6 +110,7 @@ private:
 
     // The words that stand for the query: x = word * factor, in the loader's order.
     void round_query() {
+        if (key_.products == jit::Products::bytes) round_to_bytes();
         if (!key_.words()) return;
         const std::vector<int> order = jit::word_order(key_.format, key_.dim, setup_.target->lanes());
         std::vector<int16_t> words;
@@ -118,6 +128,43 @@ private:
         factors_ = GuardedBuffer::of(factors, flush_);
     }
 
+    // The bytes that stand for it from here on: x = byte * the factor of its lane and span.
+    void round_to_bytes() {
+        const jit::RowKey& key = key_;
+        const size_t lanes = size_t(key.target->lanes()), parts = size_t(jit::byte_parts(key.format));
+        const size_t span = size_t(jit::byte_span(key.format));
+        const std::vector<int> order = jit::byte_order(key.format, key.dim, int(lanes));
+        const size_t chunks = order.size() / (4 * lanes * parts), spans = (chunks + span - 1) / span;
+        const auto chunk_of = [&](size_t i) { return i / (4 * lanes * parts); };
+        const auto lane_of = [&](size_t i) { return i / 4 % lanes; };
+        const auto factor_of = [&](size_t i) { return chunk_of(i) / span * lanes + lane_of(i); };
+        std::vector<int8_t> bytes;
+        std::vector<int32_t> starts;
+        std::vector<float> factors;
+        for (int r = 0; r < setup_.rows; ++r) {
+            float* row = query_.as<float>() + r * key.padded();
+            std::vector<float> tops(spans * lanes, 1e-3f);
+            std::vector<int32_t> start(chunks * lanes, 0);
+            for (size_t i = 0; i < order.size(); ++i)
+                if (order[i] >= 0)
+                    tops[factor_of(i)] = std::max(tops[factor_of(i)], std::fabs(row[order[i]]));
+            for (size_t i = 0; i < order.size(); ++i) {
+                const float x = order[i] < 0 ? 0 : row[order[i]];
+                bytes.push_back(int8_t(std::lrint(x / tops[factor_of(i)] * 127)));
+                start[chunk_of(i) * lanes + lane_of(i)] -= jit::byte_zero(key.format) * bytes.back();
+                if (order[i] >= 0) row[order[i]] = float(bytes.back()) * (tops[factor_of(i)] / 127);
+            }
+            starts.insert(starts.end(), start.begin(), start.end());
+            for (size_t i = 0; i < tops.size(); ++i)
+                factors.push_back(tops[i] / (i + lanes < tops.size() ? tops[i + lanes] : 127));
+        }
+        bytes_ = GuardedBuffer::of(bytes, flush_);
+        starts_ = GuardedBuffer::of(starts, flush_);
+        factors_ = GuardedBuffer::of(factors, flush_);
+    }
+    const GuardedBuffer& rounded_query() const {
+        return key_.products == jit::Products::bytes ? bytes_ : key_.words() ? words_ : query_;
+    }
     // Keys that row r sees, and its ALiBi constants.
     jit::RowBounds bounds(int r, int first, int count) const {
         jit::RowBounds b = {};
@@ -168,8 +215,9 @@ private:
             poisoned_call<jit::ScalesArgs>(
                 kernels_.key_scales, {address(key_scale_rows), key_scales.as<float>(), padded}, around.entry);
         poisoned_call<jit::QkArgs>(kernels_.qk,
-                                   {key_.words() ? words_.data() : query_.data(),
-                                    key_.words() ? factors_.as<float>() : nullptr,
+                                   {rounded_query().data(),
+                                    factors_.as<float>(),
+                                    starts_.as<int32_t>(),
                                     address(key_rows),
                                     key_scales.as<float>(),
                                     scores.as<float>(),
@@ -210,7 +258,7 @@ private:
     const jit::RowKey key_, value_;
     Random random_;
     const KernelRows keys_, values_;
-    GuardedBuffer query_, words_, factors_, bias_;
+    GuardedBuffer query_, words_, bytes_, starts_, factors_, bias_;
     jit::DecodeKernels kernels_;
 };
 
@@ -229,25 +277,28 @@ void check_setup(const Setup& setup) {
 }
 
 // Each shape as keys and, with another one, as values.
-void check_shapes(const std::vector<const Target*>& on, size_t step, bool words) {
-    std::vector<RowShape> shapes;
-    for (const RowShape& shape : row_shapes())
-        if (!words || jit::has_words(shape.format)) shapes.push_back(shape);
+void check_shapes(const std::vector<const Target*>& on, size_t step, jit::Products products) {
     const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8};
-    for (const Target* target : on)
+    for (const Target* target : on) {
+        std::vector<RowShape> shapes;
+        for (const RowShape& shape : row_shapes())
+            if (can_be(shape, *target, products)) shapes.push_back(shape);
         for (size_t i = 0; i < shapes.size(); i += step)
             check_setup({target,
                          shapes[i],
                          shapes[(i * 7 + 3) % shapes.size()],
                          rows[i % 8],
                          {i % 2 == 0, i % 3 == 0, i % 5 == 0},
-                         words});
+                         products});
+    }
 }
 
-TEST(KernelsDecode, EveryShape) { check_shapes(jit_targets(), 1, false); }
-TEST(KernelsDecode, QuickShapes) { check_shapes({&best_target()}, 9, false); }
-TEST(KernelsDecode, EveryShapeOfWords) { check_shapes(jit_targets(), 1, true); }
-TEST(KernelsDecode, QuickShapesOfWords) { check_shapes({&best_target()}, 3, true); }
+TEST(KernelsDecode, EveryShape) { check_shapes(jit_targets(), 1, jit::Products::floats); }
+TEST(KernelsDecode, QuickShapes) { check_shapes({&best_target()}, 9, jit::Products::floats); }
+TEST(KernelsDecode, EveryShapeOfWords) { check_shapes(jit_targets(), 1, jit::Products::words); }
+TEST(KernelsDecode, EveryShapeOfBytes) { check_shapes(jit_targets(), 1, jit::Products::bytes); }
+TEST(KernelsDecode, QuickShapesOfWords) { check_shapes({&best_target()}, 3, jit::Products::words); }
+TEST(KernelsDecode, QuickShapesOfBytes) { check_shapes({&best_target()}, 3, jit::Products::bytes); }
 
 // Each number of rows has code of its own, by the registers that it takes.
 TEST(KernelsDecode, EveryRowCount) {
@@ -263,9 +314,10 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {plain_format(QUIRE_Q8_0), 128},
                                           {plain_format(QUIRE_Q5_1), 64},
                                           {plain_format(QUIRE_IQ4_NL), 96}})
-                for (bool words : {false, true})
-                    if (!words || jit::has_words(shape.format))
-                        check_setup({target, shape, shape, rows, {}, words});
+                for (const jit::Products products :
+                     {jit::Products::floats, jit::Products::words, jit::Products::bytes})
+                    if (can_be(shape, *target, products))
+                        check_setup({target, shape, shape, rows, {}, products});
 }
 
 // Groups of any size fit the registers, wherever in the row two chunks of words share one, on targets that
@@ -279,14 +331,16 @@ TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
                 for (int group = 4; target->jit() && group <= dim; group += 4) {
                     const jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0,
                                           jit::Products::words};
-                    for (int rows = 1; dim % group == 0 && rows <= jit::kMaxDecodeRows; ++rows) {
-                        jit::RowKey of_rows = key;
-                        of_rows.rows = rows;
-                        jit::DecodeKernels kernels;
-                        const Status status = make_decode_kernels(test_code_cache(), of_rows, of_rows,
-                                                                  {false, false, false}, &kernels);
-                        EXPECT_TRUE(status.ok()) << status.message();
-                    }
+                    for (int rows = 1; dim % group == 0 && rows <= jit::kMaxDecodeRows; ++rows)
+                        for (const jit::Products products : {jit::Products::words, jit::Products::bytes}) {
+                            jit::RowKey keys = key, values = key;
+                            keys.rows = values.rows = rows;
+                            if (jit::has_bytes(key.format, *target)) keys.products = products;
+                            jit::DecodeKernels kernels;
+                            const Status status = make_decode_kernels(test_code_cache(), keys, values,
+                                                                      {false, false, false}, &kernels);
+                            EXPECT_TRUE(status.ok()) << status.message();
+                        }
                 }
 }
 

@@ -46,25 +46,25 @@ void enlarge(const Case& c, Data data, Tensors* tensors) {
             }
 }
 
-// RMS of the difference of two lists, of the RMS of the second.
-double share(const std::vector<float>& got, const std::vector<double>& exact) {
+// RMS of the difference from what is exact, of the RMS of that. A query row with a large element sees hardly
+// more than one key: few rows would not tell the RMS of many.
+double error(Case c, quire_precision precision, Data data, const Target& target) {
     double squares = 0, all = 0;
-    for (size_t i = 0; i < got.size(); ++i) {
-        squares += (double(got[i]) - exact[i]) * (double(got[i]) - exact[i]);
-        all += exact[i] * exact[i];
+    c.precision = precision;
+    for (c.seed = 1; c.seed <= 3; ++c.seed) {
+        Tensors tensors(c);
+        enlarge(c, data, &tensors);
+        Way way;
+        way.target = target.name;
+        const Outcome got = run(tensors, way);
+        if (got.output.empty()) return INFINITY;
+        const std::vector<double> exact = expect(tensors).exact.output;
+        for (size_t i = 0; i < exact.size(); ++i) {
+            squares += (double(got.output[i]) - exact[i]) * (double(got.output[i]) - exact[i]);
+            all += exact[i] * exact[i];
+        }
     }
     return std::sqrt(squares / all);
-}
-
-double error(Case c, quire_precision precision, Data data, const Target& target) {
-    c.precision = precision;
-    Tensors tensors(c);
-    enlarge(c, data, &tensors);
-    Way way;
-    way.target = target.name;
-    const Outcome got = run(tensors, way);
-    if (got.output.empty()) return INFINITY;
-    return share(got.output, expect(tensors).exact.output);
 }
 
 std::vector<quire_format> formats() {
@@ -77,9 +77,17 @@ std::vector<quire_format> formats() {
             plain_format(QUIRE_Q4_0)};
 }
 
-// Cases of them that ran at a lower precision; float32's error is below 3e-6.
-int check(const Case& c, const Target& target) {
-    int lower = 0;
+// Of those, for processors that are emulated.
+std::vector<quire_format> quick_formats() {
+    return {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 32, QUIRE_F16)};
+}
+
+// Cases that ran at a lower precision: float32's error is below 3e-6, that of `high` below 3e-4.
+struct Lower {
+    int high = 0, medium = 0;
+};
+
+void check(const Case& c, const Target& target, Lower* lower) {
     for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels}) {
         const double high = error(c, QUIRE_PRECISION_HIGH, data, target);
         const double medium = error(c, QUIRE_PRECISION_MEDIUM, data, target);
@@ -89,24 +97,28 @@ int check(const Case& c, const Target& target) {
             << c << " on " << target.name << ", data " << int(data);
         EXPECT_LT(medium, data == Data::normal ? (is_int4 ? 0.016 : 0.007) : 0.015)
             << c << " on " << target.name << ", data " << int(data);
-        lower += high > 3e-6;
+        lower->high += high > 3e-6;
+        lower->medium += medium > 3e-4;
     }
-    return lower;
 }
 
-void check(const std::vector<const Target*>& on, const std::vector<int>& head_sizes, int64_t queries) {
-    int lower = 0;
+void check(const std::vector<const Target*>& on, const std::vector<quire_format>& all,
+           const std::vector<int>& head_sizes, int64_t queries) {
+    Lower lower;
     for (const Target* target : on)
-        for (const quire_format& format : formats())
+        for (const quire_format& format : all)
             for (const int head_size : head_sizes)
-                lower += check(usual_case(format, head_size, queries), *target);
-    EXPECT_GT(lower, 0) << "none of them ran at a lower precision";
+                check(usual_case(format, head_size, queries), *target, &lower);
+    EXPECT_GT(lower.high, 0) << "none of them ran at `high`";
+    if (queries == 1) {
+        EXPECT_GT(lower.medium, 0) << "none of them ran at `medium`";
+    }
 }
 
-TEST(NumericsPrecision, EveryTarget) { check(jit_targets(), {64, 128}, 1); }
-TEST(NumericsPrecision, EveryTargetOfTiles) { check(jit_targets(), {64, 128}, 7); }
-TEST(NumericsPrecision, Quick) { check({&best_target()}, {64}, 1); }
-TEST(NumericsPrecision, QuickTiles) { check({&best_target()}, {64}, 3); }
+TEST(NumericsPrecision, EveryTarget) { check(jit_targets(), formats(), {64, 128}, 1); }
+TEST(NumericsPrecision, EveryTargetOfTiles) { check(jit_targets(), formats(), {64, 128}, 7); }
+TEST(NumericsPrecision, Quick) { check({&best_target()}, quick_formats(), {128}, 1); }
+TEST(NumericsPrecision, QuickTiles) { check({&best_target()}, quick_formats(), {64}, 3); }
 
 }  // namespace
 }  // namespace quire::test

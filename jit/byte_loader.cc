@@ -1,0 +1,125 @@
+#include "jit/byte_loader.h"
+
+#include <algorithm>
+
+#include "jit/word_loader.h"
+
+namespace quire::jit {
+namespace {
+
+// ---- codes of eight bits, signed: the top bit flips ----
+
+class BytesLoader : public ByteLoader {
+public:
+    using ByteLoader::ByteLoader;
+    void load(const Vec* k, int chunk, const RegExp& row) override {
+        const int first = chunk * 4 * e_.lanes(), n = std::min(4 * e_.lanes(), left(first));
+        load_codes(k[0], first, n, row);
+        e_.bit_xor(k[0], k[0], e_.splat_bits(0x80808080));
+    }
+
+protected:
+    virtual void load_codes(const Vec& v, int first, int n, const RegExp& row) {
+        e_.load_raw(v, row + first, n);
+    }
+};
+
+// Q8_0: a chunk is a block, or two.
+class ByteBlocksLoader : public BytesLoader {
+public:
+    using BytesLoader::BytesLoader;
+
+protected:
+    void load_codes(const Vec& v, int first, int n, const RegExp& row) override {
+        const BlockInfo& block = *block_info(format_.type);
+        const int at = first / kBlockValues * block.bytes + block.codes_at;
+        if (n <= kBlockValues) return e_.load_raw(v, row + at, n);
+        e_.load_raw(v, row + at, row + at + block.bytes);
+    }
+};
+
+// ---- codes of four bits: the first vector has the low nibbles, the second the high ones ----
+
+class NibblesLoader : public ByteLoader {
+public:
+    using ByteLoader::ByteLoader;
+
+protected:
+    void split(const Vec* k) {
+        e_.vpsrlw(k[1], k[0], 4);
+        for (int i = 0; i < 2; ++i) e_.bit_and(k[i], k[i], e_.splat_bits(0x0f0f0f0f));
+    }
+};
+
+// INT4, two's complement: byte i is elements 2 i and 2 i + 1.
+class PairsLoader : public NibblesLoader {
+public:
+    using NibblesLoader::NibblesLoader;
+    void load(const Vec* k, int chunk, const RegExp& row) override {
+        const int first = chunk * 4 * e_.lanes();
+        e_.load_raw(k[0], row + first, std::min(4 * e_.lanes(), left(2 * first) / 2));
+        e_.bit_xor(k[0], k[0], e_.splat_bits(0x88888888));
+        split(k);
+    }
+};
+
+// Q4_0: byte i of a block is elements i and i + 16, each with 8 added.
+class NibbleBlocksLoader : public NibblesLoader {
+public:
+    using NibblesLoader::NibblesLoader;
+    void load(const Vec* k, int chunk, const RegExp& row) override {
+        const BlockInfo& info = *block_info(format_.type);
+        const int blocks = e_.lanes() / 4, first = chunk * blocks;
+        std::vector<RegExp> codes;
+        for (int i = first; i < std::min(first + blocks, dim_ / kBlockValues); ++i)
+            codes.push_back(row + (i * info.bytes + info.codes_at));
+        e_.load_quarters(k[0], codes);
+        split(k);
+    }
+};
+
+}  // namespace
+
+bool has_bytes(const quire_format& format, const Target& target) {
+    if (!has_words(format)) return false;  // signed codes, or nibbles around 8; groups of a multiple of 4
+    if (!is_of_nibbles(format)) return target.vnni;
+    return scale_group(format) % 8 == 0;
+}
+
+int byte_parts(const quire_format& format) { return is_of_nibbles(format) ? 2 : 1; }
+
+int byte_zero(const quire_format& format) { return is_of_nibbles(format) ? 8 : 128; }
+
+std::vector<int> byte_order(const quire_format& format, int dim, int lanes) {
+    const int parts = byte_parts(format), bytes = 4 * lanes;
+    const bool halves = block_info(format.type) && parts == 2;  // of a block, in low and high nibbles
+    std::vector<int> order;
+    for (int first = 0; first < dim; first += parts * bytes)
+        for (int part = 0; part < parts; ++part)
+            for (int i = 0; i < bytes; ++i) {
+                const int element = first + (halves ? i / 16 * 32 + part * 16 + i % 16 : parts * i + part);
+                order.push_back(element < dim ? element : -1);
+            }
+    return order;
+}
+
+std::unique_ptr<ByteLoader> ByteLoader::make(Emitter& e, const quire_format& format, int dim) {
+    const bool blocks = block_info(format.type) != nullptr;
+    if (is_of_nibbles(format)) {
+        if (blocks) return std::make_unique<NibbleBlocksLoader>(e, format, dim);
+        return std::make_unique<PairsLoader>(e, format, dim);
+    }
+    if (blocks) return std::make_unique<ByteBlocksLoader>(e, format, dim);
+    return std::make_unique<BytesLoader>(e, format, dim);
+}
+
+std::vector<int> ByteLoader::groups(int chunk) const {
+    std::vector<int> groups;
+    for (int lane = 0; lane < e_.lanes(); ++lane) {
+        const int element = order_[size_t(chunk * parts() * 4 * e_.lanes() + 4 * lane)];
+        groups.push_back((element < 0 ? dim_ - 1 : element) / scale_group(format_));
+    }
+    return groups;
+}
+
+}  // namespace quire::jit

@@ -1,0 +1,50 @@
+// One part a format of codes: turns the bytes of key rows into unsigned bytes, codes that begin at 0, the
+// operands of 8-bit dot products. As WordLoader for 16-bit words.
+//
+// A chunk is one vector of 8-bit codes, or two of 4-bit ones; a lane has four bytes of each, of one group.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "jit/emitter.h"
+#include "src/format.h"
+
+namespace quire::jit {
+
+// Formats whose rows can be bytes of 8-bit dot products on this target: without VNNI sums of two products
+// saturate at 16 bits, which only codes of four bits never reach.
+bool has_bytes(const quire_format& format, const Target& target);
+
+// Vectors of a chunk.
+int byte_parts(const quire_format& format);
+// Elements of a key row in the order of its bytes, -1 for padding: [chunks][parts][4 L].
+std::vector<int> byte_order(const quire_format& format, int dim, int lanes);
+// Chunks in which a lane of the query has one factor: eight elements, so that few lose by a large one.
+inline int byte_span(const quire_format& format) { return 2 / byte_parts(format); }
+// The byte that means 0.
+int byte_zero(const quire_format& format);
+
+class ByteLoader {
+public:
+    static std::unique_ptr<ByteLoader> make(Emitter& e, const quire_format& format, int dim);
+    ByteLoader(Emitter& e, const quire_format& format, int dim)
+        : e_(e), format_(format), dim_(dim), order_(byte_order(format, dim, e.lanes())) {}
+    virtual ~ByteLoader() = default;
+
+    int parts() const { return byte_parts(format_); }
+    int chunks() const { return int(order_.size()) / (parts() * 4 * e_.lanes()); }
+    // The group of a lane's elements, of each lane; padding has the last.
+    std::vector<int> groups(int chunk) const;
+    // k[parts]; padding is any byte.
+    virtual void load(const Vec* k, int chunk, const RegExp& row) = 0;
+
+protected:
+    int left(int first) const { return dim_ - first; }
+
+    Emitter& e_;
+    const quire_format format_;
+    const int dim_;
+    const std::vector<int> order_;
+};
+
+}  // namespace quire::jit
