@@ -96,6 +96,7 @@ struct PvArgs {
 
 constexpr int kTileKeys = 128;  // keys of a packed tile
 constexpr int kMaxPanelVecs = 3;
+constexpr int kTileStep = 8;    // a tile's scores are of a multiple of so many keys
 constexpr int kValuePanel = 8;  // values of one packed panel of V
 // Floats from one panel to the next: a power of two of bytes would put all panels of a key in one cache set.
 constexpr int kPanelStride = kTileKeys * kValuePanel + 16;
@@ -115,7 +116,7 @@ struct TileQkArgs {
     const void* query;     // float [D][W * L], or int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle)
     const void* keys;      // as packed
     float* scores;         // [N][W * L], written
-    int64_t count;         // keys, a multiple of kKeyPadding
+    int64_t count;         // keys, a multiple of kTileStep
     const float* scales;   // [N][scale stride], of words
     const float* factors;  // [W * L] of the query's words
 };

@@ -39,7 +39,7 @@ protected:
 
 private:
     // Broadcast operands a tile: as many as leave registers for all (AVX2 3 x 4 + 3 + 1 = 16), and divide
-    // kKeyPadding and kValuePanel.
+    // kTileStep and kValuePanel.
     int broadcasts(int loaded, int spare) const {
         for (int n : {8, 4})
             if (n * vecs_ + loaded + 1 + spare <= num_vecs()) return n;

@@ -189,7 +189,8 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
                   int64_t begin, int64_t tile_count, const TileState& s) {
     const int64_t count = std::min(tile_count, panel.any.end - begin);
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
-    const int64_t padded = (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding;
+    const auto whole = [&](int64_t step) { return (count + step - 1) / step * step; };
+    const int64_t padded = whole(jit::kKeyPadding);
     const int group = plan.spec.group();
     const BlockView view =
         p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
@@ -198,7 +199,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const bool masked = view.ragged || begin < panel.all.begin || begin + count > panel.all.end;
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
     if (view.bias) load_bias_columns(p, item, panel, begin, count, s);
-    kernels.qk({panel.query, s.keys, s.scores, padded, s.key_scales, panel.factors});
+    kernels.qk({panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors});
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
                                 s.rescale, count, cap_factor(plan.spec)});

@@ -216,8 +216,9 @@ private:
                                                               bias_.begin() + (first + count) * lanes_));
         poisoned_call<jit::TileQkArgs>(
             kernels_.qk,
-            {key_.words() ? words_.data() : query_.data(), tile.keys.data(), scores.as<float>(), padded,
-             tile.key_scales.as<float>(), key_.words() ? factors_.as<float>() : nullptr},
+            {key_.words() ? words_.data() : query_.data(), tile.keys.data(), scores.as<float>(),
+             (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep, tile.key_scales.as<float>(),
+             key_.words() ? factors_.as<float>() : nullptr},
             around.entry);
         poisoned_call<jit::TileSoftmaxArgs>(
             setup_.masked ? kernels_.softmax_masked : kernels_.softmax,
