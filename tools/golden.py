@@ -33,7 +33,10 @@ KERNELS = (
         "--cache int8 --precision high --heads 8 --head-dim 128 --group 32",
         "decode_qk_d128_r4_int8_gr32_f16_words decode_weights_d128_r4_int8_gr32_f16_words",
     ),
-    ("--cache int4 --precision medium --heads 8 --head-dim 128 --group 32", "decode_qk_d128_r4_int4_gr32_f16_bytes"),
+    (
+        "--cache int4 --precision medium --heads 8 --head-dim 128 --group 32",
+        "decode_qk_d128_r4_int4_gr32_f16_bytes",
+    ),
     (
         "--cache int8 --precision high --head-dim 32 --group 16",
         """pack_keys_d32_int8_gr16_f16_words pack_values_d32_int8_gr16_f16_words
