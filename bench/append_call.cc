@@ -13,7 +13,7 @@ public:
           w_(w),
           cache_(cache_of(w)),
           key_data_(random_numbers(w.type, w.batch * w.query_len * w.kv_heads * w.head_dim, 4)),
-          value_data_(key_data_),
+          value_data_(random_numbers(w.type, w.batch * w.query_len * w.kv_heads * w.dim_of_values(), 4)),
           start_(size_t(w.batch)) {
         for (int64_t b = 0; b <= w.batch; ++b) seqstarts_.push_back(b * w.query_len);
     }
@@ -27,10 +27,11 @@ private:
     // Run i takes the next query_len positions, from the beginning again after the last.
     const quire_append_args* arguments(int64_t i) {
         std::fill(start_.begin(), start_.end(), i % (w_.kv_len / w_.query_len) * w_.query_len);
-        const int64_t shape[] = {seqstarts_.back(), w_.kv_heads, w_.head_dim}, batch[] = {w_.batch},
-                      starts_shape[] = {w_.batch + 1};
+        const int64_t shape[] = {seqstarts_.back(), w_.kv_heads, w_.head_dim},
+                      value_shape[] = {seqstarts_.back(), w_.kv_heads, w_.dim_of_values()},
+                      batch[] = {w_.batch}, starts_shape[] = {w_.batch + 1};
         new_key_ = quire_tensor_of(key_data_.data(), w_.type, 3, shape);
-        new_value_ = quire_tensor_of(value_data_.data(), w_.type, 3, shape);
+        new_value_ = quire_tensor_of(value_data_.data(), w_.type, 3, value_shape);
         key_ = cache_.key(0), key_scale_ = cache_.key_scale(0);
         value_ = cache_.value(0), value_scale_ = cache_.value_scale(0);
         start_view_ = quire_tensor_of(start_.data(), QUIRE_INT64, 1, batch);
@@ -64,10 +65,11 @@ quire_status plan_append(const Workload& w, quire_plan** plan) {
     quire_append_desc_init(&desc);
     desc.num_kv_heads = int32_t(w.kv_heads);
     desc.head_dim = int32_t(w.head_dim);
+    desc.value_head_dim = int32_t(w.value_dim);
     desc.type = w.type;
     desc.key_format = desc.value_format = w.cache;
     desc.page_size = int32_t(w.page_size);
-    return quire_append_plan(context_of(w.threads), &desc, plan);
+    return quire_append_plan(context_of(w.threads, w.target), &desc, plan);
 }
 
 std::unique_ptr<Call> make_append_call(const Workload& workload) {

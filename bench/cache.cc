@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
+#include <set>
 
 #include "bench/limits.h"
 
@@ -86,31 +88,32 @@ struct Strides {
 };
 
 // PMX's layouts of a cache: 0 (MaxT, L, 2, Hk, width), 1 (L, MaxT, 2, Hk, width), 2 (L, 2, MaxT, Hk, width),
-// 3 (L, 2, Hk, MaxT, width).
-Strides strides_of(int64_t layout, int64_t slots, int64_t layers, int64_t heads, int64_t width) {
-    switch (layout) {
-        case 0: return {layers * 2 * heads * width, 2 * heads * width, heads * width, width};
-        case 1: return {2 * heads * width, slots * 2 * heads * width, heads * width, width};
-        case 2: return {heads * width, 2 * slots * heads * width, slots * heads * width, width};
-        default: return {width, 2 * slots * heads * width, slots * heads * width, slots * width};
+// 3 (L, 2, Hk, MaxT, width); 1 in place of the 2 where there are keys alone.
+Strides strides_of(const Workload& w, int64_t slots, int64_t layers, int64_t width) {
+    const int64_t planes = w.planes(), heads = w.kv_heads;
+    switch (w.layout) {
+        case 0: return {layers * planes * heads * width, planes * heads * width, heads * width, width};
+        case 1: return {planes * heads * width, slots * planes * heads * width, heads * width, width};
+        case 2: return {heads * width, planes * slots * heads * width, slots * heads * width, width};
+        default: return {width, planes * slots * heads * width, slots * heads * width, slots * width};
     }
 }
 
 }  // namespace
 
 PagedCache::PagedCache(const Workload& w) : w_(w), layers_(w.layers()) {
-    const int64_t page = w.page_size ? w.page_size : w.kv_len, pages = (w.kv_len + page - 1) / page;
-    slots_ = w.batch * pages * page;
-    values_bytes_ = size_t(quire_bytes_of(w.cache.type, slots_ * w.kv_heads * w.head_dim * 2 * layers_));
+    const int64_t page = w.page_size ? w.page_size : w.kv_len;
+    slots_ = w.batch * w.pages() * page;
+    const int64_t rows = slots_ * w.kv_heads * w.planes() * layers_;
+    values_bytes_ = size_t(quire_bytes_of(w.cache.type, rows * w.stored_dim()));
     values_ = allocate_huge(values_bytes_);
     fill_values(w.cache.type, values_, values_bytes_);
     if (w.is_quantised()) {
-        const int64_t scales = slots_ * w.kv_heads * w.scales_of_row() * 2 * layers_;
-        scales_bytes_ = size_t(quire_bytes_of(w.cache.scale_type, scales));
+        scales_bytes_ = size_t(quire_bytes_of(w.cache.scale_type, rows * w.scales_of(w.stored_dim())));
         scales_ = allocate_huge(scales_bytes_);
         fill_scales(w.cache, scales_, scales_bytes_);
     }
-    page_table_.resize(size_t(w.batch * pages));
+    page_table_.resize(size_t(w.batch * w.pages()));
     for (size_t i = 0; i < page_table_.size(); ++i) page_table_[i] = int64_t(i) * page;
     std::shuffle(page_table_.begin(), page_table_.end(), std::mt19937(2));
 }
@@ -120,11 +123,11 @@ PagedCache::~PagedCache() {
     free_huge(scales_, scales_bytes_);
 }
 
-// [MaxT, Hk, width] of one layer's keys or values.
-quire_tensor PagedCache::rows(void* memory, quire_type type, int64_t width, int64_t layer,
+// [MaxT, Hk, width] of one layer's keys or values, of rows that are `stored` wide.
+quire_tensor PagedCache::rows(void* memory, quire_type type, int64_t stored, int64_t width, int64_t layer,
                               int64_t which) const {
-    const Strides strides = strides_of(w_.layout, slots_, layers_, w_.kv_heads, width);
-    const int64_t first = layer * strides.layer + which * strides.which;
+    const Strides strides = strides_of(w_, slots_, layers_, stored);
+    const int64_t first = layer * strides.layer + (w_.value_view ? 0 : which * strides.which);
     quire_tensor view{};
     view.data = static_cast<char*>(memory) + quire_bytes_of(type, first);
     view.type = type;
@@ -134,13 +137,16 @@ quire_tensor PagedCache::rows(void* memory, quire_type type, int64_t width, int6
     return view;
 }
 
+int64_t PagedCache::dim_of(int64_t which) const { return which == 0 ? w_.head_dim : w_.dim_of_values(); }
+
 quire_tensor PagedCache::values(int64_t layer, int64_t which) const {
-    return rows(values_, w_.cache.type, w_.head_dim, layer, which);
+    return rows(values_, w_.cache.type, w_.stored_dim(), dim_of(which), layer, which);
 }
 
 quire_tensor PagedCache::scales(int64_t layer, int64_t which) const {
     if (!w_.is_quantised()) return {};
-    return rows(scales_, w_.cache.scale_type, w_.scales_of_row(), layer, which);
+    return rows(scales_, w_.cache.scale_type, w_.scales_of(w_.stored_dim()), w_.scales_of(dim_of(which)),
+                layer, which);
 }
 
 quire_tensor PagedCache::page_table() const {
@@ -149,19 +155,38 @@ quire_tensor PagedCache::page_table() const {
                            shape);
 }
 
+namespace {
+
+using Caches = std::map<std::string, std::unique_ptr<PagedCache>>;
+Caches& caches() {
+    static Caches all;
+    return all;
+}
+
+// The name of a workload that differs only in what the cache does not depend on.
+std::string key_of(const Workload& w) {
+    Workload same = w;
+    same.is_append = same.ragged = false;
+    same.heads = same.kv_heads, same.query_len = 1, same.threads = 1, same.window = 0;
+    same.mask = Mask::none, same.type = QUIRE_F32, same.precision = QUIRE_PRECISION_HIGHEST;
+    same.target.clear();
+    same.warm = !w.is_cold();
+    return same.name();
+}
+
+}  // namespace
+
 const PagedCache& cache_of(const Workload& w) {
-    static std::unique_ptr<PagedCache> cache;
-    static std::string key;
-    Workload same = w;  // what the cache does not depend on
-    same.heads = same.kv_heads, same.threads = 1, same.precision = QUIRE_PRECISION_HIGHEST;
-    same.type = QUIRE_F32;
-    const std::string wanted = same.name();
-    if (wanted != key) {
-        cache.reset();  // before the next one is made: there may not be memory for both
-        cache = std::make_unique<PagedCache>(w);
-        key = wanted;
-    }
+    std::unique_ptr<PagedCache>& cache = caches()[key_of(w)];
+    if (!cache) cache = std::make_unique<PagedCache>(w);
     return *cache;
+}
+
+void keep_caches_of(const std::vector<Workload>& workloads) {
+    std::set<std::string> wanted;
+    for (const Workload& w : workloads) wanted.insert(key_of(w));
+    for (auto at = caches().begin(); at != caches().end();)
+        at = wanted.count(at->first) ? std::next(at) : caches().erase(at);
 }
 
 }  // namespace bench

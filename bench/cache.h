@@ -24,7 +24,9 @@ public:
 private:
     quire_tensor values(int64_t layer, int64_t which) const;
     quire_tensor scales(int64_t layer, int64_t which) const;
-    quire_tensor rows(void* memory, quire_type type, int64_t width, int64_t layer, int64_t which) const;
+    quire_tensor rows(void* memory, quire_type type, int64_t stored, int64_t width, int64_t layer,
+                      int64_t which) const;
+    int64_t dim_of(int64_t which) const;
 
     const Workload w_;
     int64_t slots_ = 0, layers_;
@@ -33,7 +35,9 @@ private:
     std::vector<int64_t> page_table_;
 };
 
-// The cache of a workload; kept until a workload asks for another one.
+// The cache of a workload, made when it is first asked for.
 const PagedCache& cache_of(const Workload& workload);
+// Gives back all others: before more are made, because there may not be memory for all.
+void keep_caches_of(const std::vector<Workload>& workloads);
 
 }  // namespace bench

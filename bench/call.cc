@@ -31,17 +31,21 @@ quire_prediction Call::predict(double bytes_per_s, double flops_per_s) {
 
 // The plan's note is "precision: keys high for 4 8 more query rows, values highest; all else runs as
 // highest": up to 8 rows each number has kernels of its own.
-bool Call::runs_as_high(int64_t query_rows) const {
+quire_precision Call::runs_as(int64_t query_rows) const {
+    const std::string rows = query_rows > 8 ? "more" : std::to_string(query_rows);
     std::istringstream words(quire_plan_explain(plan_));
+    quire_precision named = QUIRE_PRECISION_HIGHEST, found = named;
     bool in_note = false, listed = false;
     for (std::string word; words >> word;) {
         if (word == "precision:") in_note = true;
         if (!in_note) continue;
-        if (word.back() == ';') return false;
-        if (listed && word == (query_rows > 8 ? "more" : std::to_string(query_rows))) return true;
+        if (word.back() == ';') break;
+        if (word == "high") named = QUIRE_PRECISION_HIGH;
+        if (word == "medium") named = QUIRE_PRECISION_MEDIUM;
         if (word == "for" || word == "query") listed = word == "for";
+        if (listed && word == rows && found != QUIRE_PRECISION_MEDIUM) found = named;
     }
-    return false;
+    return found;
 }
 
 std::unique_ptr<Call> make_call(const Workload& workload) {
@@ -60,6 +64,7 @@ std::vector<uint32_t> random_numbers(quire_type type, int64_t count, uint32_t se
 }
 
 std::string why_no_plan(const Workload& workload) {
+    if (!context_of(workload.threads, workload.target)) return quire_last_error();
     quire_plan* plan = nullptr;
     const quire_status status =
         workload.is_append ? plan_append(workload, &plan) : plan_attention(workload, &plan);
@@ -73,16 +78,21 @@ void check(quire_status status) {
     std::exit(1);
 }
 
-quire_context* context_of(int threads) {
-    static std::map<int, quire_context*> contexts;
-    quire_context*& context = contexts[threads];
+quire_context* context_of(int threads, const std::string& target) {
+    static std::map<std::pair<int, std::string>, quire_context*> contexts;
+    quire_context*& context = contexts[{threads, target}];
     if (!context) {
         quire_context_options options{};
         options.struct_size = sizeof options;
         options.num_threads = threads;
-        check(quire_context_create(&options, &context));
+        options.target = target.empty() ? nullptr : target.c_str();
+        if (quire_context_create(&options, &context) != QUIRE_OK) context = nullptr;
     }
     return context;
+}
+
+std::string target_of(const Workload& workload) {
+    return quire_target_name(context_of(workload.threads, workload.target));
 }
 
 }  // namespace bench

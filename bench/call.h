@@ -19,8 +19,8 @@ public:
     quire_run* prepared(int64_t i);
     // What quire says of it beforehand. flops_per_s: of the precision.
     quire_prediction predict(double bytes_per_s, double flops_per_s);
-    // Whether the plan's kernels for so many query rows a kv head have the precision `high`.
-    bool runs_as_high(int64_t query_rows) const;
+    // What of the plan's kernels for so many query rows a kv head is the least precise.
+    quire_precision runs_as(int64_t query_rows) const;
 
 protected:
     explicit Call(quire_plan* plan) : plan_(plan) {}
@@ -46,7 +46,9 @@ std::vector<uint32_t> random_numbers(quire_type type, int64_t count, uint32_t se
 // quire's own message where it makes no plan of it.
 std::string why_no_plan(const Workload& workload);
 
-quire_context* context_of(int threads);
+// target: a cap, empty: none. NULL, with a message of quire's, where it is not the name of one.
+quire_context* context_of(int threads, const std::string& target = "");
+std::string target_of(const Workload& workload);
 
 // Ends the program with quire's message where a call failed.
 void check(quire_status status);

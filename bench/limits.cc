@@ -87,13 +87,13 @@ double copy_bytes_per_s(int threads) {
 }
 
 // The best of a few: a burst is so short that one interruption would count several times over.
-double loop_rate(LimitLoop loop, int threads) {
-    const double work = loop_work(loop);
-    if (work == 0) return 0;
+double loop_rate(LimitLoop loop, int threads, const std::string& target) {
+    const LimitCode code = limit_code(loop, target);
+    if (code.work == 0) return 0;
     double seconds = 1e9;
     for (int burst = 0; burst < kBursts; ++burst)
-        seconds = std::min(seconds, time_together(threads, [&](int) { run_loop(loop, kRounds); }));
-    return work * kRounds * threads / seconds;
+        seconds = std::min(seconds, time_together(threads, [&](int) { code.run(kRounds); }));
+    return code.work * kRounds * threads / seconds;
 }
 
 }  // namespace
@@ -106,14 +106,16 @@ double Limits::peak_of(quire_precision precision) const {
     }
 }
 
-Limits sample_limits(int threads, Wanted wanted) {
+Limits sample_limits(int threads, const Wanted& wanted) {
+    const auto rate = [&](LimitLoop loop) { return loop_rate(loop, threads, wanted.target); };
     Limits sample;
     sample.read_bytes_per_s = read_bytes_per_s(threads);
-    sample.fma_flops_per_s = loop_rate(LimitLoop::fma, threads);
-    sample.cycles_per_s = loop_rate(LimitLoop::cycles, 1);
+    sample.fma_flops_per_s = rate(LimitLoop::fma);
+    sample.cycles_per_s = loop_rate(LimitLoop::cycles, 1, wanted.target);
     if (wanted.copy) sample.copy_bytes_per_s = copy_bytes_per_s(threads);
-    if (wanted.dots) sample.dot16_flops_per_s = loop_rate(LimitLoop::dot16, threads);
-    if (wanted.dots) sample.dot8_flops_per_s = loop_rate(LimitLoop::dot8, threads);
+    if (wanted.dots) sample.dot16_flops_per_s = rate(LimitLoop::dot16);
+    if (wanted.dots) sample.dot8_flops_per_s = rate(LimitLoop::dot8);
+    if (wanted.dots) sample.bf16_flops_per_s = rate(LimitLoop::bf16);
     return sample;
 }
 
@@ -121,7 +123,8 @@ Limits LimitSamples::median() const {
     Limits median;
     for (double Limits::*field :
          {&Limits::read_bytes_per_s, &Limits::copy_bytes_per_s, &Limits::fma_flops_per_s,
-          &Limits::dot16_flops_per_s, &Limits::dot8_flops_per_s, &Limits::cycles_per_s}) {
+          &Limits::dot16_flops_per_s, &Limits::dot8_flops_per_s, &Limits::bf16_flops_per_s,
+          &Limits::cycles_per_s}) {
         std::vector<double> known;
         for (const Limits& sample : samples_)
             if (sample.*field > 0) known.push_back(sample.*field);

@@ -2,6 +2,7 @@
 // because it drifts on a shared machine.
 #pragma once
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "quire/quire.h"
@@ -14,6 +15,7 @@ struct Limits {
     double fma_flops_per_s = 0;    // float32; 0 where the machine has no FMA
     double dot16_flops_per_s = 0;  // products of 16-bit integers added up: what two digits of 8 bits cost
     double dot8_flops_per_s = 0;   // products of 8-bit integers added up
+    double bf16_flops_per_s = 0;   // products of bfloat16 added up in float32; 0 where the target has none
     double cycles_per_s = 0;       // of one thread
 
     // Of the arithmetic that a precision can be had with.
@@ -23,8 +25,9 @@ struct Limits {
 // One measurement with that many threads; takes a few milliseconds. What is not asked for is 0.
 struct Wanted {
     bool copy = false, dots = false;
+    std::string target;  // whose vectors and instructions the arithmetic has; empty: the machine's
 };
-Limits sample_limits(int threads, Wanted wanted);
+Limits sample_limits(int threads, const Wanted& wanted);
 
 // Many of them, all with the same number of threads.
 class LimitSamples {

@@ -3,7 +3,9 @@
 #include <xbyak/xbyak.h>
 #include <xbyak/xbyak_util.h>
 
-#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
 
 namespace bench {
 namespace {
@@ -17,15 +19,19 @@ using Xbyak::util::Cpu;
 constexpr int kChain = 8, kMultiplyCycles = 3;
 
 struct Machine {
-    bool fma, zmm, vnni, avx_vnni, avx2;
-    static const Machine& get() {
-        static const Machine machine = [] {
-            const Cpu cpu;  // asks XCR0 as well as CPUID
-            return Machine{cpu.has(Cpu::tFMA), cpu.has(Cpu::tAVX512BW),
-                           cpu.has(Cpu::tAVX512BW) && cpu.has(Cpu::tAVX512_VNNI), cpu.has(Cpu::tAVX_VNNI),
-                           cpu.has(Cpu::tAVX2)};
-        }();
-        return machine;
+    bool fma, zmm, vnni, avx_vnni, bf16, avx2;
+    static Machine of(const std::string& target) {
+        static const Cpu cpu;  // asks XCR0 as well as CPUID
+        const auto named = [&](const char* part) {
+            return target.empty() || target.find(part) != std::string::npos;
+        };
+        Machine m{};
+        m.fma = cpu.has(Cpu::tFMA), m.avx2 = cpu.has(Cpu::tAVX2);
+        m.zmm = cpu.has(Cpu::tAVX512BW) && named("avx512");
+        m.vnni = m.zmm && cpu.has(Cpu::tAVX512_VNNI) && named("vnni");
+        m.avx_vnni = cpu.has(Cpu::tAVX_VNNI) && named("vnni");
+        m.bf16 = m.zmm && cpu.has(Cpu::tAVX512_BF16) && named("bf16");
+        return m;
     }
     bool has_dot() const { return vnni || (!zmm && avx_vnni); }
 };
@@ -33,25 +39,8 @@ struct Machine {
 // rounds x accumulators() independent steps of the loop's instructions.
 class Loop : public Xbyak::CodeGenerator {
 public:
-    static const Loop& get(LimitLoop kind) {
-        static const Loop loops[] = {Loop(LimitLoop::fma), Loop(LimitLoop::dot16), Loop(LimitLoop::dot8),
-                                     Loop(LimitLoop::cycles)};
-        return loops[int(kind)];
-    }
-    double work() const {
-        const double lanes = m_.zmm ? 16 : 8, steps = accumulators();
-        switch (kind_) {
-            case LimitLoop::fma: return m_.fma ? steps * lanes * 2 : 0;
-            case LimitLoop::dot16: return m_.avx2 ? steps * lanes * 4 : 0;
-            case LimitLoop::dot8: return m_.avx2 ? steps * lanes * 8 : 0;
-            default: return kChain * kMultiplyCycles;
-        }
-    }
-    void run(uint64_t rounds) const { getCode<void (*)(uint64_t)>()(rounds); }
-
-private:
-    explicit Loop(LimitLoop kind)
-        : CodeGenerator(4096, Xbyak::DontSetProtectRWE), kind_(kind), m_(Machine::get()) {
+    Loop(LimitLoop kind, const std::string& target)
+        : CodeGenerator(4096, Xbyak::DontSetProtectRWE), kind_(kind), m_(Machine::of(target)) {
         Xbyak::Label loop;
         const bool vectors = kind != LimitLoop::cycles && work() > 0;
         if (vectors) clear();
@@ -67,7 +56,18 @@ private:
         ret();
         setProtectModeRE();
     }
+    double work() const {
+        const double lanes = m_.zmm ? 16 : 8, steps = accumulators();
+        switch (kind_) {
+            case LimitLoop::fma: return m_.fma ? steps * lanes * 2 : 0;
+            case LimitLoop::dot16: return m_.avx2 ? steps * lanes * 4 : 0;
+            case LimitLoop::dot8: return m_.avx2 ? steps * lanes * 8 : 0;
+            case LimitLoop::bf16: return m_.bf16 ? steps * lanes * 4 : 0;
+            default: return kChain * kMultiplyCycles;
+        }
+    }
 
+private:
     Xmm vector(int i) const { return m_.zmm ? Xmm(Zmm(i)) : Xmm(Ymm(i)); }
     int accumulators() const { return m_.zmm ? 24 : 10; }
     // Behind the accumulators: two operands, two for what comes between.
@@ -88,6 +88,7 @@ private:
         const auto encoding = m_.zmm ? Xbyak::EvexEncoding : Xbyak::VexEncoding;
         switch (kind_) {
             case LimitLoop::fma: vfmadd231ps(sum, a, b); break;
+            case LimitLoop::bf16: vdpbf16ps(sum, a, b); break;
             case LimitLoop::dot16:
                 if (m_.has_dot()) return vpdpwssd(sum, a, b, encoding);
                 vpmaddwd(between, a, b);
@@ -107,7 +108,11 @@ private:
 
 }  // namespace
 
-double loop_work(LimitLoop loop) { return Loop::get(loop).work(); }
-void run_loop(LimitLoop loop, uint64_t rounds) { Loop::get(loop).run(rounds); }
+LimitCode limit_code(LimitLoop loop, const std::string& target) {
+    static std::map<std::pair<LimitLoop, std::string>, std::unique_ptr<Loop>> loops;
+    std::unique_ptr<Loop>& code = loops[{loop, target}];
+    if (!code) code = std::make_unique<Loop>(loop, target);
+    return {code->work(), code->getCode<void (*)(uint64_t)>()};
+}
 
 }  // namespace bench

@@ -27,6 +27,18 @@ std::vector<int> threads_of(const std::vector<bench::Workload>& workloads) {
     return counts;
 }
 
+size_t width_of(const bench::Options& options) {
+    size_t width = 40;
+    const auto fit = [&](const bench::Workload& w, size_t before) {
+        width = std::max(width, before + w.name().size());
+    };
+    for (const bench::Workload& workload : options.workloads) {
+        fit(workload, 0);
+        for (const bench::Workload& other : bench::beside_of(options.goals, workload)) fit(other, 9);
+    }
+    return width;
+}
+
 // Google Benchmark's own options, which come as the rest of a command line.
 bool initialize(const bench::Options& options, bool* has_format) {
     std::vector<std::string> words = {"quire_bench"};
@@ -54,19 +66,24 @@ int main(int argc, char** argv) {
         return 0;
     }
     if (options.once) {
-        for (const bench::Workload& workload : options.workloads) bench::make_call(workload)->run(0);
+        for (const bench::Workload& workload : options.workloads) {
+            bench::keep_caches_of({workload});
+            bench::make_call(workload)->run(0);
+        }
         return 0;
     }
     bool has_format = false;
     if (!initialize(options, &has_format)) return 2;
     const bool to_stdout = options.json == "-" || options.csv == "-";
-    bench::Table table(to_stdout ? stderr : stdout, options.workloads.size(), options.model);
+    bench::Table table(to_stdout ? stderr : stdout, options.workloads.size(), width_of(options),
+                       options.model);
     for (const bench::Workload& workload : options.workloads) {
         const std::string name = workload.name();
+        const std::vector<bench::Workload> beside = bench::beside_of(options.goals, workload);
         benchmark::RegisterBenchmark(name.c_str(),
-                                     [workload, name, &table](benchmark::State& state) {
+                                     [workload, beside, name, &table](benchmark::State& state) {
                                          table.begin(name);
-                                         bench::measure(state, workload);
+                                         bench::measure(state, workload, beside);
                                      })
             ->Unit(benchmark::kMillisecond)
             ->UseRealTime();
@@ -80,8 +97,9 @@ int main(int argc, char** argv) {
     else
         benchmark::RunSpecifiedBenchmarks(&table);
     print_limits("over the whole run", threads);
-    bool good =
-        options.json.empty() || written(bench::write_json(options.json, options.command), options.json);
+    if (!has_format) table.print_goals(options.goals);
+    bool good = options.json.empty() ||
+                written(bench::write_json(options.json, options.command, options.goals), options.json);
     good = (options.csv.empty() || written(bench::write_csv(options.csv), options.csv)) && good;
     return good ? 0 : 1;
 }

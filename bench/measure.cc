@@ -11,28 +11,30 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Limits are sampled before the first run, and between two runs after so long.
+// Limits are sampled before the first run, and at the beginning of every turn.
 constexpr int kFirstSamples = 3;
-constexpr auto kSamplePeriod = std::chrono::milliseconds(25);
+constexpr auto kTurn = std::chrono::milliseconds(25);
 
 class Sampler {
 public:
     explicit Sampler(const Workload& workload)
         : threads_(workload.threads),
-          wanted_{workload.is_append, workload.precision != QUIRE_PRECISION_HIGHEST} {
+          is_capped_(!workload.target.empty()),
+          wanted_{workload.is_append, workload.precision != QUIRE_PRECISION_HIGHEST, target_of(workload)} {
         for (int i = 0; i < kFirstSamples; ++i) sample();
     }
-    bool is_due() const { return Clock::now() - sampled_ >= kSamplePeriod; }
+    bool is_due() const { return Clock::now() - sampled_ >= kTurn; }
     void sample() {
         const Limits limits = sample_limits(threads_, wanted_);
         samples_.add(limits);
-        report_limits(threads_, limits);
+        if (!is_capped_) report_limits(threads_, limits);
         sampled_ = Clock::now();
     }
     Limits median() const { return samples_.median(); }
 
 private:
     const int threads_;
+    const bool is_capped_;
     const Wanted wanted_;
     LimitSamples samples_;
     Clock::time_point sampled_;
@@ -44,9 +46,9 @@ Result make_result(const Workload& w, Call& call, const std::vector<double>& tim
     const double seconds = median_of(times), bytes = w.cache_bytes(), flops = w.flops();
     Result r{};
     r.workload = w;
-    r.target = quire_target_name(context_of(w.threads));
-    r.precision = call.runs_as_high(w.query_len * w.heads / w.kv_heads) ? QUIRE_PRECISION_HIGH
-                                                                        : QUIRE_PRECISION_HIGHEST;
+    r.target = target_of(w);
+    r.precision = call.runs_as(w.query_len * w.heads / w.kv_heads);
+    r.limits = limits;
     r.runs = int64_t(times.size());
     r.time_ms = seconds * 1e3;
     r.time_min_ms = quantile_of(times, 0) * 1e3;
@@ -59,12 +61,12 @@ Result make_result(const Workload& w, Call& call, const std::vector<double>& tim
     r.peak_share = over(flops / seconds, peak);
     r.roofline_share = r.predicted.seconds / seconds;
     if (w.is_append) {
-        const double rows = double(w.batch * w.query_len * w.kv_heads);
-        const double new_bytes = rows * 2 * double(quire_bytes_of(w.type, w.head_dim));
+        const int64_t elements = w.new_tokens() * w.kv_heads * (w.head_dim + w.dim_of_values());
+        const double new_bytes = double(quire_bytes_of(w.type, elements));
         r.memcpy_share = over(new_bytes, limits.copy_bytes_per_s) / seconds;
     }
     if (w.is_decode())
-        r.cycles = seconds * limits.cycles_per_s * w.threads / double(w.batch * w.kv_len * w.kv_heads);
+        r.cycles = seconds * limits.cycles_per_s * w.threads / double(w.keys_read() * w.kv_heads);
     return r;
 }
 
@@ -79,25 +81,58 @@ void add_counters(benchmark::State& state, const Result& r) {
     if (r.cycles > 0) state.counters["cycles"] = r.cycles;
 }
 
+// A workload with what is measured of it.
+class Contestant {
+public:
+    explicit Contestant(const Workload& workload) : workload_(workload), call_(make_call(workload)) {
+        call_->run(0);  // generates the code
+    }
+    bool is_due() const { return limits_.is_due(); }
+    void sample() { limits_.sample(); }
+    void run() {
+        const auto begin = Clock::now();
+        call_->run(next_++);
+        times_.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    void take_turn() {
+        sample();
+        do run();
+        while (!is_due());
+    }
+    Result result() const { return make_result(workload_, *call_, times_, limits_.median()); }
+
+private:
+    const Workload workload_;
+    const std::unique_ptr<Call> call_;
+    Sampler limits_{workload_};
+    std::vector<double> times_;
+    int64_t next_ = 1;
+};
+
 }  // namespace
 
-void measure(benchmark::State& state, const Workload& workload) {
-    const std::unique_ptr<Call> call = make_call(workload);
-    call->run(0);  // generates the code
-    Sampler limits(workload);
-    std::vector<double> times;
-    int64_t i = 1;
+void measure(benchmark::State& state, const Workload& workload, const std::vector<Workload>& beside) {
+    std::vector<Workload> all = beside;
+    all.push_back(workload);
+    keep_caches_of(all);
+    Contestant measured(workload);
+    std::vector<std::unique_ptr<Contestant>> others;
+    for (const Workload& other : beside) others.push_back(std::make_unique<Contestant>(other));
+    const auto others_turn = [&] {
+        for (const auto& other : others) other->take_turn();
+    };
+    others_turn();
     for (auto _ : state) {
-        if (limits.is_due()) {
+        if (measured.is_due()) {
             state.PauseTiming();
-            limits.sample();
+            others_turn();
+            measured.sample();
             state.ResumeTiming();
         }
-        const auto begin = Clock::now();
-        call->run(i++);
-        times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+        measured.run();
     }
-    const Result result = make_result(workload, *call, times, limits.median());
+    Result result = measured.result();
+    for (const auto& other : others) result.beside.push_back(other->result());
     add_counters(state, result);
     report(result);
 }

@@ -1,8 +1,9 @@
-// Times one workload, alternated with the machine's limits, and says how it compares.
+// Times one workload, alternated with the machine's limits and with workloads that it is compared with.
 #pragma once
 #include <benchmark/benchmark.h>
 
 #include <string>
+#include <vector>
 
 #include "bench/limits.h"
 #include "bench/workload.h"
@@ -22,10 +23,13 @@ struct Result {
     double memcpy_share;            // append: time of a memcpy of the new rows / time
     double cycles;                  // decode: of one core, a (token, kv head)
     quire_prediction predicted;     // with the limits of between the runs
+    Limits limits;
     int64_t runs;
+    std::vector<Result> beside;  // of workloads that took turns with this one
 };
 
 // As Google Benchmark wants; the last measurement of a workload counts, because it is called several times.
-void measure(benchmark::State& state, const Workload& workload);
+// Those of `beside` run in turns with it, and Google Benchmark sees nothing of them.
+void measure(benchmark::State& state, const Workload& workload, const std::vector<Workload>& beside);
 
 }  // namespace bench

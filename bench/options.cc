@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <map>
 #include <regex>
+#include <set>
 #include <stdexcept>
 
+#include "bench/named.h"
 #include "bench/settings.h"
 
 namespace bench {
@@ -24,6 +26,13 @@ constexpr char kFooter[] =
     "keys in int8, groups of 32. Every size takes a list (int8,int4), a range that doubles (1k..64k), or one "
     "with\n"
     "steps (1..8+1); all combinations are run.\n"
+    "Goals are what the project's issues ask for: those about named workloads that were run are printed in "
+    "the end, "
+    "and\n"
+    "--goals runs those workloads alone. What a goal compares a workload with runs in turns with it. Sizes "
+    "given "
+    "with\n"
+    "--goals, one value each, change all of its workloads; what is wanted stays.\n"
     "Columns: ms is the median of the runs, spread that of their middle half; GB/s of the cache; shares are "
     "of a\n"
     "plain DRAM read, of the arithmetic's peak (float32 FMA, or integer products where the precision has "
@@ -54,10 +63,66 @@ void refuse_impossible(const std::vector<Workload>& workloads) {
     }
 }
 
+// Of goals, a row that can't be run says why.
+void leave_out_impossible(std::vector<GoalRow>* goals) {
+    for (GoalRow& row : *goals) {
+        std::vector<Workload> all = row.beside;
+        all.push_back(row.workload);
+        for (const Workload& workload : all)
+            if (row.why_not.empty()) row.why_not = why_impossible(workload);
+    }
+}
+
+std::vector<GoalRow> goals_of(const std::string& area, const std::vector<Sweep>& changes) {
+    for (const Sweep& change : changes)
+        if (change.values.size() != 1)
+            refuse(std::string("--") + change.setting->name + " has " + std::to_string(change.values.size()) +
+                   " values: must be one with --goals");
+    if (area != "decode" && area != "prefill" && area != "append" && area != "all")
+        refuse("--goals is \"" + area + "\": must be decode, prefill, append or all");
+    return goal_rows(area, changes);
+}
+
+std::vector<Workload> workloads_of(const std::vector<GoalRow>& goals) {
+    std::vector<Workload> all;
+    for (const GoalRow& row : goals)
+        if (row.why_not.empty()) all.push_back(row.workload);
+    return combined(all, {});
+}
+
+// The goals about workloads that are run in any case.
+std::vector<GoalRow> goals_about(const std::vector<Workload>& workloads) {
+    std::set<std::string> names;
+    for (const Workload& workload : workloads) names.insert(workload.name());
+    std::vector<GoalRow> found;
+    for (const GoalRow& row : goal_rows("all", {}))
+        if (names.count(row.workload.name())) found.push_back(row);
+    leave_out_impossible(&found);
+    return found;
+}
+
 Workload usual() {
     Workload workload;
     workload.threads = thread_counts().back();
     return workload;
+}
+
+void choose(Options* options, const std::string& filter, const std::string& area,
+            const std::vector<Sweep>& sweeps) {
+    if (!area.empty()) {
+        if (!filter.empty()) refuse("FILTER is \"" + filter + "\": must not be given with --goals");
+        options->goals = goals_of(area, sweeps);
+        leave_out_impossible(&options->goals);
+        options->workloads = workloads_of(options->goals);
+        if (options->workloads.empty())
+            refuse(options->goals[0].workload.name() + ": " + options->goals[0].why_not);
+        return;
+    }
+    const bool own = filter.empty() && !sweeps.empty();
+    options->workloads = combined(own ? std::vector<Workload>{usual()} : named(filter), sweeps);
+    if (options->list) return;
+    refuse_impossible(options->workloads);
+    options->goals = goals_about(options->workloads);
 }
 
 }  // namespace
@@ -68,10 +133,12 @@ Options parse_options(int argc, char** argv) {
                  "quire_bench");
     app.footer(kFooter);
     app.allow_extras();
-    std::string filter;
+    std::string filter, area;
     std::vector<std::string> sweep_texts;
     std::map<const Setting*, std::string> given;
     app.add_option("FILTER,--benchmark_filter", filter, "regular expression of names: decode/int8_g32/.*/t2");
+    app.add_option("--goals", area,
+                   "decode, prefill, append or all: what the issues ask for, and what is reached");
     app.add_flag("--list", options.list, "name the workloads, and run none");
     app.add_flag("--once", options.once,
                  "run each workload once and time nothing: for counting instructions");
@@ -100,12 +167,10 @@ Options parse_options(int argc, char** argv) {
         for (const Setting& setting : settings())
             if (!given[&setting].empty()) sweeps.push_back(make_sweep(setting, given[&setting]));
         for (const std::string& text : sweep_texts) sweeps.push_back(parse_sweep(text));
-        const bool own = filter.empty() && !sweeps.empty();
-        options.workloads = combined(own ? std::vector<Workload>{usual()} : named(filter), sweeps);
+        choose(&options, filter, area, sweeps);
     } catch (const std::invalid_argument& wrong) {
         refuse(wrong.what());
     }
-    if (!options.list) refuse_impossible(options.workloads);
     return options;
 }
 

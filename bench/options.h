@@ -3,13 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "bench/workload.h"
+#include "bench/goals.h"
 
 namespace bench {
 
 struct Options {
     std::vector<Workload> workloads;
-    std::string json, csv;  // files; empty: none
+    std::vector<GoalRow> goals;  // that are about them
+    std::string json, csv;       // files; empty: none
     bool list = false, model = false, once = false;
     std::vector<std::string> google;  // --benchmark_*: Google Benchmark's own
     std::string command;

@@ -53,6 +53,7 @@ Json json_of_limits() {
         one["fma_gflop_per_s"] = number(limits.fma_flops_per_s / 1e9);
         one["dot16_gop_per_s"] = number(limits.dot16_flops_per_s / 1e9);
         one["dot8_gop_per_s"] = number(limits.dot8_flops_per_s / 1e9);
+        one["bf16_gflop_per_s"] = number(limits.bf16_flops_per_s / 1e9);
         one["clock_ghz"] = number(limits.cycles_per_s / 1e9);
     }
     return all;
@@ -68,6 +69,12 @@ Json json_of(const Result& r) {
             {"heads", w.heads},
             {"kv_heads", w.kv_heads},
             {"head_dim", w.head_dim},
+            {"value_dim", w.dim_of_values()},
+            {"value_view", w.value_view},
+            {"ragged", w.ragged},
+            {"window", w.window},
+            {"mask", mask_name(w.mask)},
+            {"mask_type", w.has_mask() ? type_name(w.mask_type) : ""},
             {"cache", type_name(w.cache.type)},
             {"group", w.is_quantised() ? w.cache.quant_group : 0},
             {"scale_type", w.is_quantised() ? type_name(w.cache.scale_type) : ""},
@@ -95,6 +102,25 @@ Json json_of(const Result& r) {
             {"flops", r.predicted.flops}};
 }
 
+Json json_of(const GoalRow& row) {
+    const Result* result = row.why_not.empty() ? result_of(row.workload.name()) : nullptr;
+    const Judgement j = judge(row, result);
+    Json beside = Json::array();
+    if (result)
+        for (const Result& other : result->beside)
+            for (const Workload& wanted : row.beside)
+                if (other.workload.name() == wanted.name()) beside.push_back(json_of(other));
+    return {{"issue", row.goal->issue},
+            {"goal", row.goal->words},
+            {"ratio", row.goal->ratio->words},
+            {"at_most", row.goal->ratio->at_most},
+            {"workload", row.goal->settings ? Json(row.workload.name()) : Json()},
+            {"wanted", number(j.wanted_ratio)},
+            {"reached", number(j.reached_ratio)},
+            {"verdict", j.verdict},
+            {"beside", beside}};
+}
+
 std::string csv_of(const Json& value) {
     if (value.is_null()) return "";
     return value.is_string() ? value.get<std::string>() : value.dump();
@@ -108,7 +134,10 @@ void report(const Result& result) {
     if (is_new) results().order.push_back(name);
 }
 
-const Result& result_of(const std::string& name) { return results().by_name.at(name); }
+const Result* result_of(const std::string& name) {
+    const auto at = results().by_name.find(name);
+    return at == results().by_name.end() ? nullptr : &at->second;
+}
 
 void report_limits(int threads, const Limits& sample) { samples()[threads].add(sample); }
 
@@ -146,11 +175,13 @@ Json json_head(const std::string& command) {
             {"command", command}};
 }
 
-bool write_json(const std::string& path, const std::string& command) {
+bool write_json(const std::string& path, const std::string& command, const std::vector<GoalRow>& goals) {
     Json all = json_head(command);
     all["limits"] = json_of_limits();
     all["results"] = Json::array();
-    for (const std::string& name : results().order) all["results"].push_back(json_of(result_of(name)));
+    for (const std::string& name : results().order) all["results"].push_back(json_of(*result_of(name)));
+    if (!goals.empty()) all["goals"] = Json::array();
+    for (const GoalRow& row : goals) all["goals"].push_back(json_of(row));
     return write_text(path, all.dump(1) + "\n");
 }
 
@@ -158,7 +189,7 @@ bool write_json(const std::string& path, const std::string& command) {
 bool write_csv(const std::string& path) {
     std::string text;
     for (const std::string& name : results().order) {
-        const Json row = json_of(result_of(name));
+        const Json row = json_of(*result_of(name));
         std::string titles, values;
         for (const auto& [title, value] : row.items()) {
             titles += (titles.empty() ? "" : ",") + title;

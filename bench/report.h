@@ -3,13 +3,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "bench/measure.h"
+#include "bench/goals.h"
 
 namespace bench {
 
 // Called for every measurement; the last one of a workload is what the files have.
 void report(const Result& result);
-const Result& result_of(const std::string& name);
+// NULL: not measured.
+const Result* result_of(const std::string& name);
 
 std::string machine_name();
 
@@ -23,8 +24,8 @@ nlohmann::ordered_json json_head(const std::string& command);
 // To a file, or "-": to stdout. False where it can't be written.
 bool write_text(const std::string& path, const std::string& text);
 
-// Machine, limits, results; or a line a result.
-bool write_json(const std::string& path, const std::string& command);
+// Machine, limits, results, and what goals there were; or a line a result.
+bool write_json(const std::string& path, const std::string& command, const std::vector<GoalRow>& goals);
 bool write_csv(const std::string& path);
 
 }  // namespace bench

@@ -68,16 +68,36 @@ std::string set_precision(Workload* w, const std::string& text) {
     return "highest, high or medium";
 }
 
-std::string set_warm(Workload* w, const std::string& text) { return set_number(&w->warm, text, 0, 1); }
+std::string set_mask(Workload* w, const std::string& text) {
+    for (Mask mask : {Mask::none, Mask::alibi, Mask::all, Mask::head})
+        if (text == mask_name(mask)) return w->mask = mask, "";
+    return "none, alibi, all or head";
+}
+
+template <bool Workload::*field>
+std::string set_flag(Workload* w, const std::string& text) {
+    return set_number(&(w->*field), text, 0, 1);
+}
 
 const std::vector<Setting> kSettings = {
     {"op", "attention, append", set_op},
     {"heads", "query heads", set_length<&Workload::heads>},
     {"kv-heads", "key/value heads; divide the query heads", set_length<&Workload::kv_heads>},
     {"head-dim", "size of a head", set_length<&Workload::head_dim>},
+    {"value-dim", "size of a value, 0: --head-dim",
+     [](Workload* w, const std::string& text) { return set_number(&w->value_dim, text, 0, 1024); }},
+    {"value-view", "1: a value is the first --value-dim elements of its key, as in MLA",
+     set_flag<&Workload::value_view>},
     {"kv-len", "tokens in the cache of each sequence, new ones included", set_length<&Workload::kv_len>},
     {"query-len", "new tokens of each sequence", set_length<&Workload::query_len>},
     {"batch", "sequences", set_length<&Workload::batch>},
+    {"ragged", "1: every fourth sequence has one new token, the others from 1 to --query-len",
+     set_flag<&Workload::ragged>},
+    {"window", "keys that a query sees, its own included; 0: all",
+     [](Workload* w, const std::string& text) { return set_number(&w->window, text, 0, kMaxLength); }},
+    {"mask", "none; alibi; all, head: numbers added to the scores, the same for all heads or not", set_mask},
+    {"mask-type", "of those numbers: f32 or f16",
+     [](Workload* w, const std::string& text) { return set_type(&w->mask_type, text, QUIRE_F16); }},
     {"cache", "f32, f16, bf16, int8, int4, or ggml's q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl", set_cache},
     {"group", "values that share a scale (int8, int4)",
      [](Workload* w, const std::string& text) { return set_number(&w->cache.quant_group, text, 1, 1024); }},
@@ -92,7 +112,9 @@ const std::vector<Setting> kSettings = {
     {"threads", "of quire's own pool",
      [](Workload* w, const std::string& text) { return set_number(&w->threads, text, 1, 1024); }},
     {"precision", "highest, high, medium", set_precision},
-    {"warm", "1: decode takes the same layer every time, which a cache may hold", set_warm},
+    {"target", "at most this one of quire's targets: avx2",
+     [](Workload* w, const std::string& text) { return w->target = text, std::string(); }},
+    {"warm", "1: decode takes the same layer every time, which a cache may hold", set_flag<&Workload::warm>},
 };
 
 // Range "a..b" doubles and takes b last; "a..b+s" adds s.

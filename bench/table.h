@@ -1,27 +1,35 @@
-// The console: a row a workload, and on a terminal what is being measured and how long it may take.
+// The console: a row a workload, and on a terminal what is being measured and how long it may take; in the
+// end a row a goal.
 #pragma once
 #include <benchmark/benchmark.h>
 
 #include <chrono>
 #include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bench/goals.h"
 
 namespace bench {
 
 class Table : public benchmark::BenchmarkReporter {
 public:
-    // count: workloads. with_model: what quire_run_predict said stands beside the times.
-    Table(std::FILE* out, size_t count, bool with_model)
-        : out_(out), count_(count), with_model_(with_model) {}
+    // width: of the longest name. with_model: what quire_run_predict said stands beside the times.
+    Table(std::FILE* out, size_t count, size_t width, bool with_model)
+        : out_(out), count_(count), width_(int(width)), with_model_(with_model) {}
     bool ReportContext(const Context&) override { return true; }
     void ReportRuns(const std::vector<Run>& runs) override;
     // Before a workload is measured.
     void begin(const std::string& name);
+    void print_goals(const std::vector<GoalRow>& goals);
 
 private:
     void print_titles();
+    void print_row(const std::string& name, const Result& result);
 
     std::FILE* const out_;
     const size_t count_;
+    const int width_;
     const bool with_model_;
     bool titled_ = false;
     size_t done_ = 0;

@@ -1,0 +1,104 @@
+// Goals as rows: what is to be run for them, and what the results say.
+#include <cmath>
+#include <sstream>
+#include <thread>
+
+#include "bench/call.h"
+#include "bench/goals.h"
+
+namespace bench {
+namespace {
+
+// "cache=int8 group=32,128"
+std::vector<Sweep> sweeps_of(const char* settings) {
+    std::vector<Sweep> sweeps;
+    std::istringstream words(settings);
+    for (std::string word; words >> word;) sweeps.push_back(parse_sweep(word));
+    return sweeps;
+}
+
+std::vector<Sweep> both(std::vector<Sweep> first, const std::vector<Sweep>& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+}
+
+std::string why_not(const GoalRow& row) {
+    const int processors = int(std::thread::hardware_concurrency());
+    if (row.workload.threads > processors)
+        return "needs " + std::to_string(row.workload.threads) + " processors";
+    if (!row.workload.target.empty() && target_of(row.workload) == target_of(row.beside[0]))
+        return "no higher target here than " + target_of(row.workload);
+    return "";
+}
+
+std::string text_of(Unit unit, double ratio) {
+    char text[32];
+    switch (unit) {
+        case Unit::share: std::snprintf(text, sizeof text, "%.0f %%", ratio * 100); break;
+        case Unit::times: std::snprintf(text, sizeof text, "%.2f x", ratio); break;
+        default: std::snprintf(text, sizeof text, "%.2f us", ratio);
+    }
+    return text;
+}
+
+// Both in the units of the last digit that is printed.
+std::string verdict_of(const Ratio& ratio, double wanted, double reached) {
+    const long missed = std::lround(wanted * 100) - std::lround(reached * 100);
+    if (ratio.at_most ? missed >= 0 : missed <= 0) return "reached";
+    if (ratio.unit == Unit::share) return "missed by " + std::to_string(missed) + " points";
+    return "missed by " + text_of(ratio.unit, std::abs(double(missed)) / 100);
+}
+
+std::vector<Result> results_beside(const GoalRow& row, const Result& result) {
+    std::vector<Result> found;
+    for (const Workload& other : row.beside)
+        for (const Result& beside : result.beside)
+            if (beside.workload.name() == other.name()) found.push_back(beside);
+    return found;
+}
+
+}  // namespace
+
+std::vector<GoalRow> goal_rows(const std::string& area, const std::vector<Sweep>& changes) {
+    std::vector<GoalRow> rows;
+    Workload usual;
+    usual.threads = 2;
+    for (const Goal& goal : goals())
+        for (const Workload& w : combined({usual}, sweeps_of(goal.settings ? goal.settings : ""))) {
+            if (area != "all" && w.name().rfind(area + "/", 0) != 0) continue;
+            GoalRow row{&goal, combined({w}, changes)[0], {}, "no such format"};
+            if (goal.beside) row.beside = combined({w}, both(sweeps_of(goal.beside), changes));
+            if (goal.settings) row.why_not = why_not(row);
+            rows.push_back(row);
+        }
+    return rows;
+}
+
+std::vector<Workload> beside_of(const std::vector<GoalRow>& rows, const Workload& workload) {
+    std::vector<Workload> all;
+    for (const GoalRow& row : rows)
+        if (row.workload.name() == workload.name())
+            all.insert(all.end(), row.beside.begin(), row.beside.end());
+    return combined(all, {});  // each once
+}
+
+Judgement judge(const GoalRow& row, const Result* result) {
+    const Ratio& ratio = *row.goal->ratio;
+    const bool is_avx512 = !result || result->target.rfind("avx512", 0) == 0;
+    Judgement j;
+    j.wanted_ratio = !is_avx512 && row.goal->wanted_avx2 > 0 ? row.goal->wanted_avx2 : row.goal->wanted;
+    j.wanted = (ratio.at_most ? "<= " : ">= ") + text_of(ratio.unit, j.wanted_ratio);
+    j.reached = "-";
+    j.verdict = row.why_not.empty() ? "not run" : row.why_not;
+    if (!result) return j;
+    j.reached_ratio = ratio.of(*result, results_beside(row, *result));
+    const bool known = j.reached_ratio > 0;
+    if (known) j.reached = text_of(ratio.unit, j.reached_ratio);
+    if (result->precision != row.workload.precision && !row.workload.is_append)
+        j.verdict = "runs as " + precision_name(result->precision);
+    else
+        j.verdict = known ? verdict_of(ratio, j.wanted_ratio, j.reached_ratio) : "no such peak here";
+    return j;
+}
+
+}  // namespace bench
