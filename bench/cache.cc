@@ -163,8 +163,10 @@ Caches& caches() {
     return all;
 }
 
+}  // namespace
+
 // The name of a workload that differs only in what the cache does not depend on.
-std::string key_of(const Workload& w) {
+std::string cache_key(const Workload& w) {
     Workload same = w;
     same.is_append = same.ragged = false;
     same.heads = same.kv_heads, same.query_len = 1, same.threads = 1, same.window = 0;
@@ -174,17 +176,15 @@ std::string key_of(const Workload& w) {
     return same.name();
 }
 
-}  // namespace
-
 const PagedCache& cache_of(const Workload& w) {
-    std::unique_ptr<PagedCache>& cache = caches()[key_of(w)];
+    std::unique_ptr<PagedCache>& cache = caches()[cache_key(w)];
     if (!cache) cache = std::make_unique<PagedCache>(w);
     return *cache;
 }
 
 void keep_caches_of(const std::vector<Workload>& workloads) {
     std::set<std::string> wanted;
-    for (const Workload& w : workloads) wanted.insert(key_of(w));
+    for (const Workload& w : workloads) wanted.insert(cache_key(w));
     for (auto at = caches().begin(); at != caches().end();)
         at = wanted.count(at->first) ? std::next(at) : caches().erase(at);
 }

@@ -35,6 +35,8 @@ private:
     std::vector<int64_t> page_table_;
 };
 
+// The same for workloads that have the same cache.
+std::string cache_key(const Workload& workload);
 // The cache of a workload, made when it is first asked for.
 const PagedCache& cache_of(const Workload& workload);
 // Gives back all others: before more are made, because there may not be memory for all.

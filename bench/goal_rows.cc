@@ -27,7 +27,7 @@ std::string why_not(const GoalRow& row) {
     if (row.workload.threads > processors)
         return "needs " + std::to_string(row.workload.threads) + " processors";
     if (!row.workload.target.empty() && target_of(row.workload) == target_of(row.beside[0]))
-        return "no higher target here than " + target_of(row.workload);
+        return "no higher target";
     return "";
 }
 
@@ -84,20 +84,26 @@ std::vector<Workload> beside_of(const std::vector<GoalRow>& rows, const Workload
 
 Judgement judge(const GoalRow& row, const Result* result) {
     const Ratio& ratio = *row.goal->ratio;
-    const bool is_avx512 = !result || result->target.rfind("avx512", 0) == 0;
+    const bool is_wide = target_of(row.workload).rfind("avx512", 0) == 0;
     Judgement j;
-    j.wanted_ratio = !is_avx512 && row.goal->wanted_avx2 > 0 ? row.goal->wanted_avx2 : row.goal->wanted;
+    j.wanted_ratio = !is_wide && row.goal->wanted_avx2 > 0 ? row.goal->wanted_avx2 : row.goal->wanted;
     j.wanted = (ratio.at_most ? "<= " : ">= ") + text_of(ratio.unit, j.wanted_ratio);
     j.reached = "-";
     j.verdict = row.why_not.empty() ? "not run" : row.why_not;
+    j.ratio = ratio.words;
     if (!result) return j;
-    j.reached_ratio = ratio.of(*result, results_beside(row, *result));
-    const bool known = j.reached_ratio > 0;
-    if (known) j.reached = text_of(ratio.unit, j.reached_ratio);
+
+    const std::vector<Result> beside = results_beside(row, *result);
+    j.reached_ratio = ratio.of(*result, beside);
+    j.verdict = verdict_of(ratio, j.wanted_ratio, j.reached_ratio);
+    if (j.reached_ratio == 0 && ratio.otherwise) {
+        j.reached_ratio = ratio.otherwise->of(*result, beside);
+        j.verdict = "no such peak here";
+        j.ratio = ratio.otherwise->words;
+    }
+    j.reached = text_of(ratio.unit, j.reached_ratio);
     if (result->precision != row.workload.precision && !row.workload.is_append)
         j.verdict = "runs as " + precision_name(result->precision);
-    else
-        j.verdict = known ? verdict_of(ratio, j.wanted_ratio, j.reached_ratio) : "no such peak here";
     return j;
 }
 

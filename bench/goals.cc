@@ -2,59 +2,10 @@
 // of it.
 #include "bench/goals.h"
 
-#include <algorithm>
-
 namespace bench {
 namespace {
 
-double over(double a, double b) { return b > 0 ? a / b : 0; }
-
-// Of a workload alone.
-const Ratio roofline = {"of the roofline", Unit::share, false,
-                        [](const Result& r, const auto&) { return r.roofline_share; }};
-const Ratio dram = {"of a plain DRAM read", Unit::share, false,
-                    [](const Result& r, const auto&) { return r.dram_share; }};
-const Ratio fma = {"of the float32 FMA peak", Unit::share, false, [](const Result& r, const auto&) {
-                       return over(r.gflop_per_s * 1e9, r.limits.fma_flops_per_s);
-                   }};
-const Ratio bf16 = {"of the bf16 dot peak", Unit::share, false, [](const Result& r, const auto&) {
-                        return over(r.gflop_per_s * 1e9, r.limits.bf16_flops_per_s);
-                    }};
-const Ratio memcpy_speed = {"of a memcpy", Unit::share, false,
-                            [](const Result& r, const auto&) { return r.memcpy_share; }};
-const Ratio token_time = {"a token", Unit::microseconds, true, [](const Result& r, const auto&) {
-                              return r.time_ms * 1e3 / double(r.workload.new_tokens());
-                          }};
-
-// Of two workloads.
-const Ratio roofline_to = {"share of the roofline, to the other's", Unit::share, false,
-                           [](const Result& r, const std::vector<Result>& beside) {
-                               return over(r.roofline_share, beside[0].roofline_share);
-                           }};
-const Ratio flops_to = {"speed a pair that is seen, to the other's", Unit::share, false,
-                        [](const Result& r, const std::vector<Result>& beside) {
-                            return over(r.gflop_per_s, beside[0].gflop_per_s);
-                        }};
-const Ratio bytes_to = {"speed a byte, to the other's", Unit::share, false,
-                        [](const Result& r, const std::vector<Result>& beside) {
-                            return over(r.cache_gb_per_s, beside[0].cache_gb_per_s);
-                        }};
-const Ratio time_to = {
-    "time, to the other's", Unit::times, true,
-    [](const Result& r, const std::vector<Result>& beside) { return over(r.time_ms, beside[0].time_ms); }};
-const Ratio speed_to = {
-    "speed, to the other's", Unit::times, false,
-    [](const Result& r, const std::vector<Result>& beside) { return over(beside[0].time_ms, r.time_ms); }};
-// Of several.
-const Ratio time_range = {"longest time, to the shortest", Unit::times, true,
-                          [](const Result& r, const std::vector<Result>& beside) {
-                              double least = r.time_ms, most = r.time_ms;
-                              for (const Result& other : beside) {
-                                  least = std::min(least, other.time_ms);
-                                  most = std::max(most, other.time_ms);
-                              }
-                              return over(most, least);
-                          }};
+using namespace ratios;
 
 #define ALL_PRECISIONS "precision=highest,high,medium "
 #define S512 "query-len=512 kv-len=512 "
@@ -101,7 +52,8 @@ const std::vector<Goal> kGoals = {
     {5, "2, 4, 8 query tokens: of their own roofline", &roofline, .65, 0, "query-len=2,4,8 " ALL_PRECISIONS, nullptr},
     {5, "4 query tokens cost at most twice one", &time_to, 2, 0, "cache=int8,int4 query-len=4 precision=medium", "query-len=1"},
     {5, "AVX2 target: half of AVX-512's speed", &speed_to, .50, 0, "cache=int8,int4 target=avx2 " ALL_PRECISIONS, "target="},
-    {5, "layouts 0 to 3 within 15 % of each other", &time_range, 1.15, 0, "precision=highest,high", "layout=0,1,2"},
+    {5, "layouts 0 to 3 within 15 % of each other", &time_range, 1.15, 0, "layout=0 precision=highest,high",
+        "layout=1,2,3"},
     {5, "2 threads 1.9 times 1 thread (keys in L3)", &speed_to, 1.9, 0, "cache=int8,int4 kv-len=4096 warm=1 " ALL_PRECISIONS,
         "threads=1"},
 

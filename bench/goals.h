@@ -3,20 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/measure.h"
+#include "bench/ratios.h"
 #include "bench/settings.h"
 
 namespace bench {
-
-enum class Unit { share, times, microseconds };
-
-// How a result is judged; `beside` are results of other workloads, measured in turns with it.
-struct Ratio {
-    const char* words;
-    Unit unit;
-    bool at_most;  // else at least
-    double (*of)(const Result& result, const std::vector<Result>& beside);
-};
 
 struct Goal {
     int issue;
@@ -48,6 +38,7 @@ struct Judgement {
     std::string wanted, reached,
         verdict;  // ">= 82 %", "57 %", "missed by 25 points"; "-" where there is none
     double wanted_ratio = 0, reached_ratio = 0;
+    const char* ratio = "";  // Ratio::words
 };
 // result NULL: it was not run.
 Judgement judge(const GoalRow& row, const Result* result);

@@ -1,5 +1,6 @@
 // What of a workload can't be run, said before the first one is.
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "bench/call.h"
@@ -49,11 +50,15 @@ std::string wrong_sizes(const Workload& w) {
     return "";
 }
 
-std::string wrong_memory(const Workload& w) {
-    // Rows of the operator beside the cache, and the buffer that DRAM speed is read from.
-    const double rows = double(w.new_tokens()) * double(w.heads + w.kv_heads) * double(w.stored_dim()) * 8;
-    const double needed =
-        double(w.layer_bytes()) * double(w.layers()) + rows + w.mask_bytes() + double(beyond_caches());
+// Caches, rows of the operator and masks, and the buffer that DRAM speed is read from.
+std::string wrong_memory(const std::vector<Workload>& workloads) {
+    std::set<std::string> caches;
+    double needed = double(beyond_caches());
+    for (const Workload& w : workloads) {
+        const double row_bytes = double(w.heads + w.kv_heads) * double(w.stored_dim()) * 8;
+        needed += double(w.new_tokens()) * row_bytes + w.mask_bytes();
+        if (caches.insert(cache_key(w)).second) needed += double(w.layer_bytes()) * double(w.layers());
+    }
     const double available = available_bytes();
     if (available == 0 || needed <= available) return "";
     return "needs " + gib(needed) + " of memory; " + gib(available) + " are available";
@@ -61,11 +66,13 @@ std::string wrong_memory(const Workload& w) {
 
 }  // namespace
 
-std::string why_impossible(const Workload& workload) {
-    std::string why = wrong_sizes(workload);
-    if (why.empty()) why = why_no_plan(workload);
-    if (why.empty()) why = wrong_memory(workload);
-    return why;
+std::string why_impossible(const std::vector<Workload>& workloads) {
+    for (const Workload& workload : workloads) {
+        std::string why = wrong_sizes(workload);
+        if (why.empty()) why = why_no_plan(workload);
+        if (!why.empty()) return why;
+    }
+    return wrong_memory(workloads);
 }
 
 }  // namespace bench

@@ -20,27 +20,18 @@ namespace {
 }
 
 constexpr char kFooter[] =
-    "Without a name and without sizes every named workload is run. Sizes given with a name change the named\n"
-    "workloads; without one they make a workload of their own: decode of 32 heads, 8 kv heads of 128, over "
-    "32768\n"
-    "keys in int8, groups of 32. Every size takes a list (int8,int4), a range that doubles (1k..64k), or one "
-    "with\n"
-    "steps (1..8+1); all combinations are run.\n"
-    "Goals are what the project's issues ask for: those about named workloads that were run are printed in "
-    "the end, "
-    "and\n"
-    "--goals runs those workloads alone. What a goal compares a workload with runs in turns with it. Sizes "
-    "given "
-    "with\n"
-    "--goals, one value each, change all of its workloads; what is wanted stays.\n"
-    "Columns: ms is the median of the runs, spread that of their middle half; GB/s of the cache; shares are "
-    "of a\n"
-    "plain DRAM read, of the arithmetic's peak (float32 FMA, or integer products where the precision has "
-    "them) and\n"
-    "of the bound that quire_run_predict gives, all measured between the runs; memcpy: time of a memcpy of "
-    "the new\n"
-    "rows over that of append; cycles of a core a (token, kv head).\n"
-    "Other options --benchmark_... go to Google Benchmark (--benchmark_min_time=SECONDS).";
+    R"(Without a name and without sizes every named workload is run. Sizes given with a name change the named
+workloads; without one they make a workload of their own: decode of 32 heads, 8 kv heads of 128, over 32768
+keys in int8, groups of 32. Every size takes a list (int8,int4), a range that doubles (1k..64k), or one with
+steps (1..8+1); all combinations are run.
+Columns: ms is the median of the runs, spread that of their middle half; GB/s of the cache; shares are of a
+plain DRAM read, of the arithmetic's peak (float32 FMA, or integer products where the precision has them) and
+of the bound that quire_run_predict gives, all measured between the runs; memcpy: time of a memcpy of the new
+rows over that of append; cycles of a core a (token, kv head).
+Goals are what the project's issues ask for. Those about the workloads that were run are printed in the end;
+--goals runs theirs alone. What a goal compares a workload with takes turns with it, in rows "beside". Sizes
+given with --goals, one value each, change all its workloads; what is wanted stays.
+Other options --benchmark_... go to Google Benchmark (--benchmark_min_time=SECONDS).)";
 
 std::vector<Workload> named(const std::string& filter) {
     std::vector<Workload> found;
@@ -58,7 +49,7 @@ std::vector<Workload> named(const std::string& filter) {
 // All of them before the first is run: a long sweep does not end in a mistake.
 void refuse_impossible(const std::vector<Workload>& workloads) {
     for (const Workload& workload : workloads) {
-        const std::string why = why_impossible(workload);
+        const std::string why = why_impossible({workload});
         if (!why.empty()) refuse(workload.name() + ": " + why);
     }
 }
@@ -68,8 +59,7 @@ void leave_out_impossible(std::vector<GoalRow>* goals) {
     for (GoalRow& row : *goals) {
         std::vector<Workload> all = row.beside;
         all.push_back(row.workload);
-        for (const Workload& workload : all)
-            if (row.why_not.empty()) row.why_not = why_impossible(workload);
+        if (row.why_not.empty()) row.why_not = why_impossible(all);
     }
 }
 

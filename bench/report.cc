@@ -112,7 +112,7 @@ Json json_of(const GoalRow& row) {
                 if (other.workload.name() == wanted.name()) beside.push_back(json_of(other));
     return {{"issue", row.goal->issue},
             {"goal", row.goal->words},
-            {"ratio", row.goal->ratio->words},
+            {"ratio", j.ratio},
             {"at_most", row.goal->ratio->at_most},
             {"workload", row.goal->settings ? Json(row.workload.name()) : Json()},
             {"wanted", number(j.wanted_ratio)},

@@ -90,15 +90,20 @@ void Table::print_goals(const std::vector<GoalRow>& goals) {
     if (goals.empty()) return;
     size_t words = 0;
     for (const GoalRow& row : goals) words = std::max(words, std::strlen(row.goal->words));
-    const int wide = int(words);
-    std::fprintf(out_, "\nissue %-*s %10s %8s  %-20s workload\n", wide, "goal", "wanted", "reached", "");
-    for (const GoalRow& row : goals) {
-        const Judgement j = judge(row, row.why_not.empty() ? result_of(row.workload.name()) : nullptr);
-        const std::string workload = row.goal->settings ? row.workload.name() : "-";
-        std::fprintf(out_, "%5d %-*s %10s %8s  %-20s %s, %s\n", row.goal->issue, wide, row.goal->words,
-                     j.wanted.c_str(), j.reached.c_str(), j.verdict.c_str(), workload.c_str(),
-                     row.goal->ratio->words);
-    }
+    const auto print = [&](const std::string& issue, const char* goal, const std::string& workload,
+                           const Judgement& j) {
+        std::fprintf(out_, "%5s %-*s %10s %8s  %-20s %-*s  %s\n", issue.c_str(), int(words), goal,
+                     j.wanted.c_str(), j.reached.c_str(), j.verdict.c_str(), width_, workload.c_str(),
+                     j.ratio);
+    };
+    Judgement titles = {"wanted", "reached", "verdict"};
+    titles.ratio = "ratio";
+    std::fprintf(out_, "\n");
+    print("issue", "goal", "workload", titles);
+    for (const GoalRow& row : goals)
+        print(std::to_string(row.goal->issue), row.goal->words,
+              row.goal->settings ? row.workload.name() : "-",
+              judge(row, row.why_not.empty() ? result_of(row.workload.name()) : nullptr));
     std::fflush(out_);
 }
 

@@ -72,8 +72,8 @@ quire_type type_of(const std::string& name);
 std::string precision_name(quire_precision precision);
 const char* mask_name(Mask mask);
 
-// Why it can't be run ("kv-len is 8: must be ..."); empty where it can. Nothing is run.
-std::string why_impossible(const Workload& workload);
+// Why they can't be run together ("kv-len is 8: must be ..."); empty where they can. Nothing is run.
+std::string why_impossible(const std::vector<Workload>& workloads);
 
 // 1, 2, and all that the machine has.
 const std::vector<int>& thread_counts();

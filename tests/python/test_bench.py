@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,8 +16,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 SMALL = "--kv-len 64 --threads 1 --warm 1 --benchmark_min_time=0.001".split()
-FIELDS = """workload query_len kv_len heads kv_heads head_dim cache group layout page_size threads target
-    precision time_ms cache_gb_per_s gflop_per_s dram_share peak_share roofline_share""".split()
+FIELDS = """workload query_len kv_len heads kv_heads head_dim value_dim value_view ragged window mask
+    mask_type cache group layout page_size threads target precision time_ms cache_gb_per_s gflop_per_s
+    dram_share peak_share roofline_share""".split()
 
 
 def bench(*arguments):
@@ -41,6 +43,23 @@ def names(*arguments):
         (["--threads", "1000"], "--threads is 1000: must be at most"),
         (["--sweep", "depth=1"], '--sweep is "depth=1": must be NAME=VALUES, NAME one of op, heads'),
         (["--sweep", "kv-len=4k..1k"], "must be FROM..TO (doubled) or FROM..TO+STEP"),
+        (["--value-dim", "2000"], '--value-dim is "2000": must be 0 to 1024'),
+        (["--value-dim", "80"], "quant_group is 32: must divide"),
+        (["--value-view", "1", "--value-dim", "160"], "--value-dim is 160: must be at most --head-dim, 128"),
+        (["--value-view", "1", "--op", "append"], "--value-view is 1: must be 0 with --op append"),
+        (["--window", "-1"], '--window is "-1": must be 0 to'),
+        (["--window", "5", "--op", "append"], "--window is 5: must be 0 with --op append"),
+        (["--mask", "some"], '--mask is "some": must be none, alibi, all or head'),
+        (["--mask", "alibi", "--op", "append"], "--mask is alibi: must be none with --op append"),
+        (["--mask-type", "int8"], '--mask-type is "int8": must be one of f32, f16'),
+        (["--mask", "head", "--query-len", "32k", "--kv-len", "32k"], "of memory; "),
+        (["--ragged", "2"], '--ragged is "2": must be 0 to 1'),
+        (["--ragged", "1", "--op", "append"], "--ragged is 1: must be 0 with --op append"),
+        (["--target", "avx3"], '"avx3"'),
+        (["--goals", "all", "decode"], 'FILTER is "decode": must not be given with --goals'),
+        (["--goals", "encode"], '--goals is "encode": must be decode, prefill, append or all'),
+        (["--goals", "all", "--kv-len", "64,128"], "--kv-len has 2 values: must be one with --goals"),
+        (["--goals", "append", "--threads", "1000"], "needs 1000 processors"),
         (["--op", "append", "--cache", "q8_0"], "quire_append does not store them"),
         (["--depth", "1"], "unknown; --help lists the options"),
         (["decode/int9"], "no named workload matches"),
@@ -67,13 +86,149 @@ def test_names():
     swept = names(*one, "--sweep", "query-len=1..5+2", "--sweep", "layout=0,3", "--kv-len", "8")
     assert swept == [
         f"{shape}{layout}/t1"
-        for shape in ("decode/f16/kv8", "prefill/f16/3on5", "prefill/f16/5on3")
+        for shape in ("decode/f16/kv8", "decode/f16/kv8/q3", "decode/f16/kv8/q5")
         for layout in ("/l0", "")
     ]
     # Sizes change named workloads, and those that become the same are run once.
     assert names("decode/(f32|f16)/kv4096/t1", "--cache", "int4", "--page-size", "0") == [
         "decode/int4_g32/kv4096/p0/t1"
     ]
+
+
+def test_names_of_shapes():
+    def name(options):
+        return names("--threads", "1", *options.split())[0]
+
+    assert name("--query-len 9 --kv-len 9") == "prefill/int8_g32/9x9/t1"
+    assert name("--query-len 8 --batch 2") == "decode/int8_g32/2xkv32768/q8/t1"
+    assert name("--value-dim 128") == "decode/int8_g32/kv32768/t1"
+    assert name("--value-dim 64 --window 9") == "decode/int8_g32/kv32768/h32-8-128-64/w9/t1"
+    assert name("--mask-type f16") == name("--mask none") == "decode/int8_g32/kv32768/t1"
+    assert name("--mask head --mask-type f16") == "decode/int8_g32/kv32768/mask_head_f16/t1"
+    assert name("--ragged 1 --batch 3 --target avx2") == "decode/int8_g32/3xkv32768/ragged/avx2/t1"
+    mla = "--heads 16 --kv-heads 1 --head-dim 576 --value-dim 512 --value-view 1 --precision high"
+    assert name(mla) == "decode/int8_g32/kv32768/h16-1-576-512v/high/t1"
+
+
+def goals_run(area, *options):
+    """Goals of workloads that are made small: no figure means anything, but each follows from others."""
+    done = bench("--goals", area, "--json", "-", "--benchmark_min_time=0.001", *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+SMALL_GOALS = {
+    "decode": "--kv-len 64 --warm 1 --layout 3".split(),
+    "prefill": "--kv-len 64 --query-len 16".split(),
+    "append": "--kv-len 1024".split(),
+}
+
+
+def ratio_of(row, result):
+    """The arithmetic of bench/ratios.cc, from what is written of the workload and of those beside it."""
+    beside = row["beside"]
+    time = result["time_ms"]
+    times = [time] + [other["time_ms"] for other in beside]
+    return {
+        "of the roofline": lambda: result["roofline_share"],
+        "of a plain DRAM read": lambda: result["dram_share"],
+        "of the float32 FMA peak": lambda: result["peak_share"],
+        "of the speed of memcpy": lambda: result["memcpy_share"],
+        "a token": lambda: time * 1e3 / result["query_len"],
+        "roofline share, to the other's": lambda: result["roofline_share"] / beside[0]["roofline_share"],
+        "speed a pair seen, to the other's": lambda: result["gflop_per_s"] / beside[0]["gflop_per_s"],
+        "speed a byte, to the other's": lambda: result["cache_gb_per_s"] / beside[0]["cache_gb_per_s"],
+        "time, to the other's": lambda: time / beside[0]["time_ms"],
+        "speed, to the other's": lambda: beside[0]["time_ms"] / time,
+        "longest time, to the shortest": lambda: max(times) / min(times),
+    }[row["ratio"]]()
+
+
+two_threads = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="goals are about two threads")
+
+
+@two_threads
+@pytest.mark.parametrize("area", SMALL_GOALS)
+def test_goals(area):
+    written, text = goals_run(area, *SMALL_GOALS[area])
+    results = {result["workload"]: result for result in written["results"]}
+    judged = 0
+    for row in written["goals"]:
+        line = f"{row['issue']:5} {row['goal']} "
+        assert line in text
+        if row["reached"] is None:
+            assert row["verdict"] in ("no such format", "no higher target")
+            continue
+        result = results[row["workload"]]
+        runs_lower = result["runs_as"] != result["precision"] and area != "append"
+        assert row["verdict"].startswith("runs as ") == runs_lower
+        if row["ratio"] != "of the float32 FMA peak" or result["runs_as"] == "highest":
+            assert row["reached"] == pytest.approx(ratio_of(row, result), rel=2e-3)
+        if runs_lower or row["verdict"] == "no such peak here":
+            continue
+        judged += 1
+        missed = round(row["wanted"] * 100) - round(row["reached"] * 100)
+        if row["at_most"]:
+            missed = -missed
+        if row["verdict"] == "reached":
+            assert missed <= 1  # four digits of `reached` are written: the last that is printed may differ
+        else:
+            said = re.fullmatch(r"missed by (\d+ points|[0-9.]+ (x|us))", row["verdict"])[1].split()
+            assert float(said[0]) * (1 if said[1] == "points" else 100) == pytest.approx(missed, abs=1)
+    assert judged > 0
+
+
+@two_threads
+def test_goals_are_of_named_workloads():
+    """What `decode`, `prefill` and `append` run has all that the goals of that name are about."""
+    for area in SMALL_GOALS:
+        wanted = names("--goals", area)
+        assert set(wanted) <= set(names(f"^{area}/")) and len(set(wanted)) == len(wanted)
+
+
+@two_threads
+def test_goals_change_with_sizes():
+    changed = names("--goals", "append", "--page-size", "64")
+    assert changed and all("/p64/" in name for name in changed)
+
+
+SHAPES = {  # options -> pairs that are seen, keys that are read
+    "--query-len 3 --kv-len 10 --warm 1": (8 + 9 + 10, 10),
+    "--query-len 9 --kv-len 9": (45, 9),
+    "--query-len 9 --kv-len 20 --window 4": (9 * 4, 12),
+    "--query-len 9 --kv-len 9 --window 4": (1 + 2 + 3 + 6 * 4, 9),
+    "--query-len 9 --kv-len 9 --window 40": (45, 9),
+    "--query-len 9 --kv-len 11 --batch 2 --mask all": (2 * (45 + 18), 22),
+    "--query-len 9 --kv-len 11 --mask head --mask-type f16": (45 + 18, 11),
+    "--query-len 9 --kv-len 11 --mask alibi": (45 + 18, 11),
+    # 1, 9, 5 new tokens, and one that decodes; 2 of the past.
+    "--query-len 9 --kv-len 11 --batch 4 --ragged 1": (3 + (45 + 18) + (15 + 10) + 11, 3 + 11 + 7 + 11),
+}
+
+
+@pytest.mark.parametrize("is_view", [0, 1])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_counts(shape, is_view):
+    """What is counted here is what quire_run_predict counts, and what a pencil does."""
+    dims = "--head-dim 64,96 --value-dim " + ("32,64" if is_view else "32,64,96")
+    done = bench(
+        *f"--cache f32,int4 {dims} --value-view {is_view} --heads 4 --kv-heads 2 {shape}".split(),
+        *"--json - --threads 1 --benchmark_min_time=0.001".split(),
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["results"]
+    pairs, keys = SHAPES[shape]
+    assert len(rows) == (8 if is_view else 12)
+    for row in rows:
+
+        def row_bytes(d, cache=row["cache"]):
+            return d * 4 if cache == "f32" else d / 2 + d / 32 * 2
+
+        dim, value_dim = row["head_dim"], row["value_dim"]
+        read = 2 * keys * (row_bytes(dim) + (0 if is_view else row_bytes(value_dim)))
+        assert row["flops"] == 2 * 4 * (dim + value_dim) * pairs
+        assert row["gflop_per_s"] * row["time_ms"] * 1e6 == pytest.approx(row["flops"], rel=2e-3)
+        assert row["cache_gb_per_s"] * row["time_ms"] * 1e6 == pytest.approx(read, rel=2e-3)
 
 
 def test_json(tmp_path):
