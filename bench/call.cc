@@ -1,5 +1,6 @@
 #include "bench/call.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -40,10 +41,11 @@ quire_precision Call::runs_as(int64_t query_rows) const {
         if (word == "precision:") in_note = true;
         if (!in_note) continue;
         if (word.back() == ';') break;
+        if (word == "highest") named = QUIRE_PRECISION_HIGHEST;
         if (word == "high") named = QUIRE_PRECISION_HIGH;
         if (word == "medium") named = QUIRE_PRECISION_MEDIUM;
         if (word == "for" || word == "query") listed = word == "for";
-        if (listed && word == rows && found != QUIRE_PRECISION_MEDIUM) found = named;
+        if (listed && word == rows) found = std::max(found, named);  // in order of precision
     }
     return found;
 }

@@ -1,8 +1,10 @@
 #include "bench/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -63,12 +65,14 @@ void leave_out_impossible(std::vector<GoalRow>* goals) {
     }
 }
 
+constexpr const char* kAreas[] = {"decode", "prefill", "append"};
+
 std::vector<GoalRow> goals_of(const std::string& area, const std::vector<Sweep>& changes) {
     for (const Sweep& change : changes)
         if (change.values.size() != 1)
             refuse(std::string("--") + change.setting->name + " has " + std::to_string(change.values.size()) +
                    " values: must be one with --goals");
-    if (area != "decode" && area != "prefill" && area != "append" && area != "all")
+    if (area != "all" && std::find(std::begin(kAreas), std::end(kAreas), area) == std::end(kAreas))
         refuse("--goals is \"" + area + "\": must be decode, prefill, append or all");
     return goal_rows(area, changes);
 }
@@ -80,13 +84,24 @@ std::vector<Workload> workloads_of(const std::vector<GoalRow>& goals) {
     return combined(all, {});
 }
 
-// The goals about workloads that are run in any case.
+// The goals about workloads that are run in any case; where those are all of an area, also the goals of it
+// that can't be run.
 std::vector<GoalRow> goals_about(const std::vector<Workload>& workloads) {
     std::set<std::string> names;
     for (const Workload& workload : workloads) names.insert(workload.name());
     std::vector<GoalRow> found;
-    for (const GoalRow& row : goal_rows("all", {}))
-        if (names.count(row.workload.name())) found.push_back(row);
+    for (const char* area : kAreas) {
+        const std::vector<GoalRow> rows = goal_rows(area, {});
+        const auto is_run = [&](const GoalRow& row) {
+            return row.why_not.empty() && names.count(row.workload.name()) > 0;
+        };
+        const bool any = std::any_of(rows.begin(), rows.end(), is_run);
+        const bool all = any && std::all_of(rows.begin(), rows.end(), [&](const GoalRow& row) {
+                             return !row.why_not.empty() || is_run(row);
+                         });
+        for (const GoalRow& row : rows)
+            if (is_run(row) || (all && !row.why_not.empty())) found.push_back(row);
+    }
     leave_out_impossible(&found);
     return found;
 }

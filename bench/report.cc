@@ -180,7 +180,7 @@ bool write_json(const std::string& path, const std::string& command, const std::
     all["limits"] = json_of_limits();
     all["results"] = Json::array();
     for (const std::string& name : results().order) all["results"].push_back(json_of(*result_of(name)));
-    if (!goals.empty()) all["goals"] = Json::array();
+    all["goals"] = Json::array();
     for (const GoalRow& row : goals) all["goals"].push_back(json_of(row));
     return write_text(path, all.dump(1) + "\n");
 }

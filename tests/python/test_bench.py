@@ -186,6 +186,14 @@ def test_goals_are_of_named_workloads():
         assert set(wanted) <= set(names(f"^{area}/")) and len(set(wanted)) == len(wanted)
 
 
+def test_goals_of_a_named_workload():
+    done = bench("append/int8_g32/1/t1", "--json", "-", "--benchmark_min_time=0.001")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["goals"]
+    assert [row["goal"] for row in rows] == ["one token: under 2 microseconds"]
+    assert rows[0]["reached"] > 0 and rows[0]["wanted"] == 2
+
+
 @two_threads
 def test_goals_change_with_sizes():
     changed = names("--goals", "append", "--page-size", "64")
@@ -251,6 +259,7 @@ def test_json(tmp_path):
     written = json.loads((tmp_path / "out.json").read_text())
     assert {"machine", "limits", "results"} <= set(written)
     assert written["limits"]["t1"]["dram_read_gb_per_s"] > 0
+    assert written["goals"] == []
     rows = written["results"]
     assert [row["cache"] for row in rows] == ["int8", "q4_0"]
     for row in rows:
