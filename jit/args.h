@@ -101,19 +101,21 @@ constexpr int kValuePanel = 8;  // values of one packed panel of V
 // Floats from one panel to the next: a power of two of bytes would put all panels of a key in one cache set.
 constexpr int kPanelStride = kTileKeys * kValuePanel + 16;
 
-constexpr int kWordPanelStride = kTileKeys / 2 * kValuePanel + 16;  // of tiles of words: pairs of keys
+constexpr int kPairPanelStride = kTileKeys / 2 * kValuePanel + 16;  // of words, bfloats: pairs of keys
 
-struct PackArgs {             // rows into a tile of f32, or of words
+struct PackArgs {             // rows into a tile of f32, of words, or of bfloat16 numbers
     const char* const* rows;  // [N]
     const float* scales;      // [N][scale stride]; words: not used
-    // keys: float [N][V], or int16_t [N][query words]; values: float [ceil(V / 8)][kPanelStride], or
-    // [ceil(V / 8)][kWordPanelStride] pairs of int16_t
+    // keys: float [N][V], int16_t [N][query words], or pairs of bfloat16 [N][bfloat lanes]; values: float
+    // [ceil(V / 8)][kPanelStride], or [ceil(V / 8)][kPairPanelStride] pairs of int16_t or bfloat16
     void* tile;
-    int64_t count;  // keys; values of words: an even number
+    int64_t count;  // keys; values in pairs: an even number
 };
 
 struct TileQkArgs {
-    const void* query;     // float [D][W * L], or int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle)
+    // float [D][W * L], int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle), or bfloat16 the same,
+    // in order, where a last one without another lies beside a 0
+    const void* query;
     const void* keys;      // as packed
     float* scores;         // [N][W * L], written
     int64_t count;         // keys, a multiple of kTileStep
@@ -135,11 +137,11 @@ struct TileSoftmaxArgs {
     float cap;
 };
 
-struct TileWeightsArgs {         // probabilities * scales of the values, as words
+struct TileWeightsArgs {         // probabilities * scales of the values, as words; or bfloat16 probabilities
     const float* probabilities;  // [N][W * L], 0 for padded keys
     const float* scales;         // [N][scale stride]: of each group, relative to the largest of the tile
-    int16_t* weights;            // [groups][kTileKeys / 2][W * L][2], written
-    float* factors;              // [W * L], written
+    int16_t* weights;            // [groups][kTileKeys / 2][W * L][2], written; bfloat16: as of one group
+    float* factors;              // [W * L], written; bfloat16: none, and no scales
     int64_t count;               // keys, a multiple of kKeyPadding
 };
 
@@ -148,7 +150,7 @@ struct TilePvArgs {
     const void* values;         // as packed
     const float* rescale;       // [W * L]
     float* output;              // [Dv rounded up to 8][W * L] accumulated
-    int64_t count;              // keys, exact; of words: a multiple of kKeyPadding
+    int64_t count;              // keys, exact; of pairs: a multiple of kKeyPadding
     const float* factors;       // [W * L] of the weights
     const float* tops;          // [groups]: the largest scales
 };

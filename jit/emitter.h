@@ -157,6 +157,15 @@ public:
     // {e0 e1 ..}, {o0 o1 ..} -> {e0 o0 e1 ..} in both, of runs of `run` lanes (1; 4 for zmm).
     void interleave(const Vec& even, const Vec& odd, int run = 1);
 
+    // ---- bfloat16, two a lane, on targets that have its dot products: rounded to nearest even, and numbers
+    // below 2^-126 count as 0, whatever MXCSR says ----
+    // d = the numbers of low, then those of high.
+    void join_bfloats(const Vec& d, const Vec& low, const Vec& high);
+    // Lane i of d = number i of low, and of high. d may be low.
+    void pair_bfloats(const Vec& d, const Vec& low, const Vec& high);
+    // f32 lanes: acc += a.low * b.low + a.high * b.high.
+    void dot_bfloats(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
+
     // ---- across lanes ----
     // Lane i of d is lane i ^ distance (1, 2, 4, with 16 lanes also 8) of s.
     void swap_lanes(const Vec& d, const Vec& s, int distance);

@@ -1,5 +1,5 @@
 // The emitter's 16-bit words: bytes widened to them, and dot products that add pairs of them into int32
-// lanes.
+// lanes; and bfloat16 numbers, whose pairs are added into f32 lanes.
 #include "jit/emitter.h"
 
 namespace quire::jit {
@@ -122,6 +122,19 @@ void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak
     vpternlogd(high, low, splat_bits(0xffff), kFirstOrBoth);
     vmovups(d, high);
 }
+
+void Emitter::join_bfloats(const Vec& d, const Vec& low, const Vec& high) { vcvtne2ps2bf16(d, high, low); }
+
+void Emitter::pair_bfloats(const Vec& d, const Vec& low, const Vec& high) {
+    std::vector<uint32_t> pairs;
+    for (int i = 0; i < lanes(); ++i) pairs.push_back(uint32_t(lanes() + i) << 16 | uint32_t(i));
+    join_bfloats(d, low, high);
+    Temp order(*this, "pairs.order");
+    vmovups(order, constant(pairs));
+    vpermw(d, order, d);
+}
+
+void Emitter::dot_bfloats(const Vec& acc, const Vec& a, const Xbyak::Operand& b) { vdpbf16ps(acc, a, b); }
 
 void Emitter::load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, int run) {
     if (run == lanes()) {

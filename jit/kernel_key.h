@@ -9,11 +9,13 @@
 
 namespace quire::jit {
 
-// What a kernel's products are of. Words: precision `high`, and bytes of the query `medium`.
-enum class Products { floats, words, bytes };
+// What a kernel's products are of. Words: precision `high`; bytes of the query, and tiles of bfloat16
+// numbers, `medium`.
+enum class Products { floats, words, bytes, bfloats };
 
 inline const char* products_name(Products products) {
-    return products == Products::bytes ? "_bytes" : products == Products::words ? "_words" : "";
+    constexpr const char* kNames[] = {"", "_words", "_bytes", "_bfloats"};
+    return kNames[int(products)];
 }
 
 // Kernels over the rows of one side of the cache (keys or values).
@@ -30,6 +32,7 @@ struct RowKey {
         return text + "_" + format_name(format) + products_name(products) + "_" + target->name;
     }
     bool words() const { return products == Products::words; }
+    bool bfloats() const { return products == Products::bfloats; }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
     int groups() const { return scale_group(format) ? dim / scale_group(format) : 0; }
@@ -43,6 +46,8 @@ struct RowKey {
     int query_words() const {
         return (dim + 4 * target->lanes() - 1) / (4 * target->lanes()) * 4 * target->lanes();
     }
+    // Of a key row as bfloat16 numbers, two a lane: whole vectors.
+    int bfloat_lanes() const { return (vecs() + 1) / 2 * target->lanes(); }
     // Integer weights are made of so many groups at a time, and padded to them.
     int weight_lanes() const { return std::min(shared_lanes(groups()), target->lanes()); }
     int weight_stride() const { return (groups() + weight_lanes() - 1) / weight_lanes() * weight_lanes(); }

@@ -29,9 +29,13 @@ Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
         cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
 }
 
-std::string tile_name(const char* stage, const RowKey& key, int vecs) {
-    return std::string(stage) + "_d" + std::to_string(key.dim) + "_stride" + std::to_string(key.padded()) +
-           "_w" + std::to_string(vecs) + "_" + key.target->name;
+TileKey tile_key(const RowKey& key, int vecs) {
+    return {key.target, key.dim, key.bfloats() ? key.bfloat_lanes() : key.padded(), vecs, key.products};
+}
+
+std::string tile_name(const char* stage, const TileKey& key) {
+    return std::string(stage) + "_d" + std::to_string(key.dim) + "_stride" + std::to_string(key.key_stride) +
+           "_w" + std::to_string(key.vecs) + products_name(key.products) + "_" + key.target->name;
 }
 
 }  // namespace
@@ -64,10 +68,9 @@ Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>*
         return make(
             cache, keys.name("tile_qk"), [&](auto* code) { return generate_tile_qk_words(keys, code); },
             kernel);
-    const TileKey key{keys.target, keys.dim, keys.padded(), vecs};
+    const TileKey key = tile_key(keys, vecs);
     return make(
-        cache, tile_name("tile_qk", keys, vecs), [&](auto* code) { return generate_tile_qk(key, code); },
-        kernel);
+        cache, tile_name("tile_qk", key), [&](auto* code) { return generate_tile_qk(key, code); }, kernel);
 }
 
 Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kernels) {
@@ -80,9 +83,13 @@ Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kern
             cache, values.name("tile_pv"), [&](auto* code) { return generate_tile_pv_words(values, code); },
             &kernels->pv);
     }
-    const TileKey key{values.target, values.dim, values.padded(), vecs};
+    const TileKey key = tile_key(values, vecs);
+    if (key.bfloats())
+        QUIRE_TRY(make(
+            cache, "tile_pairs_w" + std::to_string(vecs) + "_" + values.target->name,
+            [&](auto* code) { return generate_tile_pairs(*values.target, vecs, code); }, &kernels->weights));
     return make(
-        cache, tile_name("tile_pv", values, vecs), [&](auto* code) { return generate_tile_pv(key, code); },
+        cache, tile_name("tile_pv", key), [&](auto* code) { return generate_tile_pv(key, code); },
         &kernels->pv);
 }
 
@@ -104,8 +111,8 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
 }
 
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
-    kernels->key_words = keys.words();
-    kernels->value_words = values.words();
+    kernels->key_products = keys.products;
+    kernels->value_products = values.products;
     QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
     QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
     QUIRE_TRY(make(

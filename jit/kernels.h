@@ -45,7 +45,7 @@ struct TileKernels {  // query rows in the lanes; for one width of panel
 };
 
 struct PackKernels {  // cache rows -> tiles for TileKernels
-    bool key_words = false, value_words = false;
+    Products key_products = Products::floats, value_products = Products::floats;
     Kernel<ScalesArgs> key_scales, value_scales;
     Kernel<PackArgs> keys, values;
 };

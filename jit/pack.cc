@@ -8,9 +8,10 @@
 namespace quire::jit {
 namespace {
 
-// for key in 0..count:
-//   for each vector of the row:
+// for key in 0..count:                                       (values as bfloat16: for each two)
+//   for each vector of the row:                              (keys as bfloat16: for each two)
 //     v = dequantised lanes of rows[key]                          (row loader)
+//     bfloat16: v = those of both, in pairs                       emit_pairs
 //     keys:   tile[key][..] = v                                   emit_store
 //     values: tile[panel][key][0..8] = each eight of v
 class Pack : public Emitter {
@@ -20,6 +21,7 @@ public:
           key_(key),
           panels_(panels),
           loader_(RowLoader::make(*this, key.format, key.dim)) {
+        const int keys = key_.bfloats() && panels_ ? 2 : 1, step = key_.bfloats() && !panels_ ? 2 : 1;
         begin();
         mov(rows_, ptr[args() + offsetof(PackArgs, rows)]);
         mov(scales_, ptr[args() + offsetof(PackArgs, scales)]);
@@ -28,31 +30,45 @@ public:
         Label each_key;
         L(each_key);
         mov(row_, ptr[rows_]);
-        for (int vec = 0; vec < loader_->vecs(); ++vec) {
+        if (keys == 2) mov(second_, ptr[rows_ + 8]);
+        for (int vec = 0; vec < loader_->vecs(); vec += step) {
             Temp v(*this, "v");
             loader_->load(v, vec, row_, scales_);
-            emit_store(v, vec);
+            if (key_.bfloats()) emit_pairs(v, vec);
+            emit_store(v, vec / step);
         }
-        add(rows_, 8);
-        add(scales_, key_.scales_stride() * 4);
-        add(tile_, panels_ ? kValuePanel * 4 : key_.padded() * 4);
-        dec(count_);
+        add(rows_, 8 * keys);
+        add(scales_, keys * key_.scales_stride() * 4);
+        add(tile_, panels_ ? kValuePanel * 4 : (key_.bfloats() ? key_.bfloat_lanes() : key_.padded()) * 4);
+        keys == 1 ? dec(count_) : sub(count_, keys);
         jnz(each_key, T_NEAR);
         end();
     }
 
 private:
+    // Of keys, elements that follow each other; of values, one element of two rows.
+    void emit_pairs(const Vec& v, int vec) {
+        Temp other(*this, "other");
+        if (panels_) {
+            loader_->load(other, vec, second_, scales_ + key_.scales_stride() * 4);
+            return pair_bfloats(v, v, other);
+        }
+        vec + 1 < loader_->vecs() ? loader_->load(other, vec + 1, row_, scales_) : zero(other);
+        join_bfloats(v, v, other);
+    }
+
     void emit_store(const Vec& v, int vec) {
         if (!panels_) return vmovups(ptr[tile_ + vec * vec_bytes()], v);
+        const int stride = key_.bfloats() ? kPairPanelStride : kPanelStride;
         for (int half = 0; half < halves(); ++half)
-            store_half(tile_ + (vec * halves() + half) * kPanelStride * 4, v, half);
+            store_half(tile_ + (vec * halves() + half) * stride * 4, v, half);
     }
 
     const RowKey key_;
     const bool panels_;
     const std::unique_ptr<RowLoader> loader_;
     const Gpr rows_ = gpr("rows"), scales_ = gpr("scales"), tile_ = gpr("tile"), count_ = gpr("count"),
-              row_ = gpr("row");
+              row_ = gpr("row"), second_ = gpr("second row");
 };
 
 // for key in 0..count: tile[key] = words of rows[key]                           (word loader)
@@ -104,7 +120,7 @@ public:
             for (int i = 0; i < 2; ++i) {
                 const int to = loader->value_vec(vec + i);
                 for (int half = 0; half < halves() && to < key.vecs(); ++half)
-                    store_half(tile + (to * halves() + half) * kWordPanelStride * 4, v[size_t(i)], half);
+                    store_half(tile + (to * halves() + half) * kPairPanelStride * 4, v[size_t(i)], half);
             }
         }
         add(rows, 16);

@@ -7,13 +7,29 @@
 namespace quire::jit {
 namespace {
 
+// A step multiplies a number, or a pair of them: acc[n][w] += element.low * row.low + element.high *
+// row.high.
+class TileNumbers : public TileProduct {
+protected:
+    explicit TileNumbers(const TileKey& key) : TileProduct(*key.target, key.vecs, 0), key_(key) {}
+
+    template <typename ElementAt>
+    void emit_numbers(const RegExp& lanes_at, const ElementAt& element_at) {
+        emit_step(lanes_at, element_at, [&](const Vec& sum, const Vec& element, const Xbyak::Operand& row) {
+            key_.bfloats() ? dot_bfloats(sum, element, row) : vfmadd231ps(sum, element, row);
+        });
+    }
+
+    const TileKey key_;
+};
+
 // for key in 0..count step n:
 //   acc[n][w] = 0
-//   for d in 0..D: acc[n][w] += keys[key + n][d] * query[d][w]
+//   for d in 0..D: acc[n][w] += keys[key + n][d] * query[d][w]     (of pairs: 0..D / 2, rounded up)
 //   scores[key + n][w] = acc[n][w]
-class TileQk : public TileProduct {
+class TileQk : public TileNumbers {
 public:
-    explicit TileQk(const TileKey& key) : TileProduct(*key.target, key.vecs, 0), key_(key) {
+    explicit TileQk(const TileKey& key) : TileNumbers(key) {
         begin();
         mov(keys_, ptr[args() + offsetof(TileQkArgs, keys)]);
         mov(scores_, ptr[args() + offsetof(TileQkArgs, scores)]);
@@ -40,7 +56,8 @@ private:
 
     void emit_dims() {
         stage("dims");
-        const int whole = key_.dim / kUnroll;
+        const int lanes = (key_.dim + key_.numbers_a_lane() - 1) / key_.numbers_a_lane();
+        const int whole = lanes / kUnroll;
         mov(element_, keys_);
         if (whole > 0) {
             Label each;
@@ -50,30 +67,28 @@ private:
             dec(left_);
             jnz(each, T_NEAR);
         }
-        emit_unrolled(key_.dim % kUnroll);
+        emit_unrolled(lanes % kUnroll);
     }
 
     void emit_unrolled(int dims) {
         for (int d = 0; d < dims; ++d)
-            emit_step(
-                query_ + d * panel_bytes(), [&](int n) { return element_ + (n * key_.key_stride + d) * 4; },
-                [&](auto& sum, auto& a, const auto& b) { vfmadd231ps(sum, a, b); });
+            emit_numbers(query_ + d * panel_bytes(),
+                         [&](int n) { return element_ + (n * key_.key_stride + d) * 4; });
         add(query_, dims * panel_bytes());
         add(element_, dims * 4);
     }
 
-    const TileKey key_;
     const Gpr keys_ = gpr("keys"), scores_ = gpr("scores"), count_ = gpr("count"), query_ = gpr("query"),
               element_ = gpr("element"), left_ = gpr("left");
 };
 
 // for d in 0..Dv step n:
 //   acc[n][w] = output[d + n][w] * rescale[w]
-//   for key in 0..count: acc[n][w] += values[d + n of key] * probabilities[key][w]
-//   output[d + n][w] = acc[n][w]
-class TilePv : public TileProduct {
+//   for key in 0..count: acc[n][w] += values[d + n of key] * probabilities[key][w]   (or for each pair of
+//   keys) output[d + n][w] = acc[n][w]
+class TilePv : public TileNumbers {
 public:
-    explicit TilePv(const TileKey& key) : TileProduct(*key.target, key.vecs, 0), key_(key) {
+    explicit TilePv(const TileKey& key) : TileNumbers(key) {
         begin();
         mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
         mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
@@ -82,7 +97,7 @@ public:
         L(each_panel);
         for (int d = 0; d < kValuePanel; d += n_) emit_dims(d);
         add(output_, kValuePanel * panel_bytes());
-        add(panel_, kPanelStride * 4);
+        add(panel_, (key_.bfloats() ? kPairPanelStride : kPanelStride) * 4);
         dec(panels_);
         jnz(each_panel, T_NEAR);
         end();
@@ -103,26 +118,54 @@ private:
         lea(value_, ptr[panel_ + d * 4]);
         Label each_key;
         L(each_key);
-        emit_step(
-            probabilities_, [&](int n) { return value_ + n * 4; },
-            [&](auto& sum, auto& a, const auto& b) { vfmadd231ps(sum, a, b); });
+        emit_numbers(probabilities_, [&](int n) { return value_ + n * 4; });
         add(probabilities_, panel_bytes());
         add(value_, kValuePanel * 4);
-        dec(count_);
+        sub(count_, key_.numbers_a_lane());
         jnz(each_key, T_NEAR);
         for (int n = 0; n < n_; ++n)
             for (int w = 0; w < vecs_; ++w) vmovups(ptr[output_at(d + n, w)], acc(n, w));
     }
 
-    const TileKey key_;
     const Gpr output_ = gpr("output"), panel_ = gpr("panel"), panels_ = gpr("panels"),
               rescale_ = gpr("rescale"), probabilities_ = gpr("probabilities"), count_ = gpr("count"),
               value_ = gpr("value");
+};
+
+// for each pair of keys: weights[pair][w] = probabilities of both
+//
+// A pair is written where both have been read: weights may be the probabilities' own memory.
+class TilePairs : public Emitter {
+public:
+    TilePairs(const Target& target, int vecs) : Emitter(target) {
+        const Gpr probabilities = gpr("probabilities"), weights = gpr("weights"), count = gpr("count");
+        begin();
+        mov(probabilities, ptr[args() + offsetof(TileWeightsArgs, probabilities)]);
+        mov(weights, ptr[args() + offsetof(TileWeightsArgs, weights)]);
+        mov(count, ptr[args() + offsetof(TileWeightsArgs, count)]);
+        Label each_pair;
+        L(each_pair);
+        for (int w = 0; w < vecs; ++w) {
+            Temp low(*this, "low"), high(*this, "high");
+            vmovups(low, ptr[probabilities + w * vec_bytes()]);
+            vmovups(high, ptr[probabilities + (vecs + w) * vec_bytes()]);
+            pair_bfloats(low, low, high);
+            vmovups(ptr[weights + w * vec_bytes()], *low);
+        }
+        add(probabilities, 2 * vecs * vec_bytes());
+        add(weights, vecs * vec_bytes());
+        sub(count, 2);
+        jnz(each_pair, T_NEAR);
+        end();
+    }
 };
 
 }  // namespace
 
 Status generate_tile_qk(const TileKey& key, std::vector<uint8_t>* code) { return TileQk(key).finish(code); }
 Status generate_tile_pv(const TileKey& key, std::vector<uint8_t>* code) { return TilePv(key).finish(code); }
+Status generate_tile_pairs(const Target& target, int vecs, std::vector<uint8_t>* code) {
+    return TilePairs(target, vecs).finish(code);
+}
 
 }  // namespace quire::jit

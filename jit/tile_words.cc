@@ -121,10 +121,13 @@ private:
         return swaps_middle(key_.format) ? first / 4 * 2 + first % 4 : first / 2;
     }
 
+    // The sum of a group hides that products with an infinite scale have either sign: scale * 0 + scale is NaN
+    // then, and leaves the row to the definition.
     void emit_scaled(int group) {
         for (int n = 0; n < n_; ++n) {
             Temp scale(*this, "scale");
             vbroadcastss(scale, ptr[scale_ + (n * key_.scales_stride() + group) * 4]);
+            vfmadd132ps(scale, scale, splat(0.f));
             for (int w = 0; w < vecs_; ++w) {
                 vcvtdq2ps(acc(n, w), acc(n, w));
                 vfmadd213ps(acc(n, w), scale, ptr[score_at(n, w)]);
@@ -169,7 +172,7 @@ public:
         L(each_panel);
         for (int d = 0; d < kValuePanel; d += n_) emit_dims(d);
         add(output_, kValuePanel * panel_bytes());
-        add(panel_, kWordPanelStride * 4);
+        add(panel_, kPairPanelStride * 4);
         dec(panels_);
         jnz(each_panel, T_NEAR);
         add(group_, kTileKeys / 2 * panel_bytes());

@@ -4,6 +4,7 @@
 
 #include "jit/byte_loader.h"
 #include "src/attend.h"
+#include "src/half.h"
 
 namespace quire {
 namespace {
@@ -92,6 +93,25 @@ float round_to_words(const float* row, int count, bool swap_middle, int16_t* wor
         _mm_storel_epi64(reinterpret_cast<__m128i*>(words + d), packed);
     }
     return largest / jit::kLargestWord + poison;
+}
+
+// As float_to_bfloat: the upper halves of the bits, which hold a sign, so that packing saturates nothing. NaN
+// is not rounded, which could make it Inf or a number, but made quiet.
+void round_to_bfloats(const float* row, int count, float factor, int16_t* to) {
+    const __m128 factors = _mm_set1_ps(factor);
+    int d = 0;
+    for (; d + 4 <= count; d += 4) {
+        const __m128 x = _mm_mul_ps(_mm_loadu_ps(row + d), factors);
+        const __m128i bits = _mm_castps_si128(x), nan = _mm_castps_si128(_mm_cmpunord_ps(x, x));
+        const __m128i odd = _mm_and_si128(_mm_srli_epi32(bits, 16), _mm_set1_epi32(1));
+        const __m128i half = _mm_add_epi32(odd, _mm_set1_epi32(0x7fff));
+        __m128i rounded = _mm_add_epi32(bits, _mm_andnot_si128(nan, half));
+        rounded = _mm_or_si128(rounded, _mm_and_si128(nan, _mm_set1_epi32(0x00400000)));
+        const __m128i upper = _mm_srai_epi32(rounded, 16);
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to + d), _mm_packs_epi32(upper, upper));
+    }
+    for (; d < count; ++d) to[d] = int16_t(float_to_bfloat(row[d] * factor));
+    if (count % 2 != 0) to[count] = 0;
 }
 
 float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words) {

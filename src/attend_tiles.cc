@@ -19,7 +19,7 @@ struct Panel {
     int64_t row_begin, rows;  // first query row of the sequence, rows in use
     int vecs, lanes;          // width: vectors, and lanes of them all
     KeyRange any, all;        // keys that some row sees, and that every row sees
-    float *query, *output;    // [D][lanes] or pairs of words of that, [Dv rounded up][lanes]
+    float *query, *output;    // [D][lanes] or pairs of that (jit::TileQkArgs), [Dv rounded up][lanes]
     float* factors;           // [lanes] of the words
     float *max, *sum;         // [lanes]
 };
@@ -30,7 +30,7 @@ struct TileState {
     float *keys, *values;              // packed tile
     float *key_scales, *value_scales;  // f32 scales of its rows
     float* tops;                       // [groups] largest scales of the values, where these are words
-    int16_t* weights;                  // as jit::TileWeightsArgs
+    int16_t* weights;                  // as jit::TileWeightsArgs; of bfloat16: where the scores are
     float* weight_factors;
     float *scores, *bias;               // [tile_keys][panel lanes]
     float *rescale, *slope, *distance;  // [panel lanes]
@@ -64,9 +64,11 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.key_scales = scratch.floats(keys * size_t(plan.key_scale_stride) + 16);
     s.value_scales = scratch.floats(keys * size_t(plan.value_scale_stride) + 16);
     s.tops = scratch.floats(size_t(plan.tile_weight_groups));
-    s.weights = scratch.array<int16_t>(2 * weight_pairs(plan));
     s.weight_factors = scratch.floats(lanes);
     s.scores = scratch.floats(keys * lanes);
+    s.weights = plan.pack.value_products == jit::Products::bfloats
+                    ? reinterpret_cast<int16_t*>(s.scores)
+                    : scratch.array<int16_t>(2 * weight_pairs(plan));
     s.bias = scratch.floats(keys * lanes);
     s.rescale = scratch.floats(lanes);
     s.slope = scratch.floats(lanes);
@@ -90,11 +92,20 @@ const UnalignedFloat* query_numbers(const AttentionSpec& spec, const char* from,
     return room;
 }
 
-// The query transposed: [D][lanes], or pairs of words [D / 2][lanes]; lanes without a row are 0.
+// A query row times `factor` into `to`, in pairs where the keys are; returns what the scores are then to be
+// multiplied by (of words).
+float round_query(const AttentionPlan& plan, const UnalignedFloat* row, float factor, int16_t* to) {
+    if (plan.pack.key_products == jit::Products::words)
+        return factor * round_to_words(row, plan.spec.D, jit::swaps_middle(plan.spec.key_format), to);
+    round_to_bfloats(row, plan.spec.D, factor, to);
+    return 0;
+}
+
+// The query transposed: [D][lanes], or pairs of it; lanes without a row are 0.
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 const TileState& s) {
     const AttentionSpec& spec = plan.spec;
-    const bool words = plan.pack.key_words, swap = jit::swaps_middle(spec.key_format);
+    const bool pairs = plan.pack.key_products != jit::Products::floats;
     const float factor = query_factor(spec);
     for (int64_t first = 0; first < panel.lanes; first += 4) {
         for (int64_t r = first + 4; r < std::min(first + 8, panel.rows); ++r)
@@ -109,13 +120,12 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
                 continue;
             }
             const char* from = query_at(p, item, panel.row_begin + first + r);
-            rows[r] = query_numbers(spec, from, words ? s.rows + 4 * row_stride(plan) : row);
-            if (!words) continue;
-            panel.factors[first + r] =
-                factor * round_to_words(rows[r], spec.D, swap, reinterpret_cast<int16_t*>(row));
+            rows[r] = query_numbers(spec, from, pairs ? s.rows + 4 * row_stride(plan) : row);
+            if (!pairs) continue;
+            panel.factors[first + r] = round_query(plan, rows[r], factor, reinterpret_cast<int16_t*>(row));
             rows[r] = row;
         }
-        words ? rows_to_columns(rows, spec.D / 2, panel.query + first, panel.lanes)
+        pairs ? rows_to_columns(rows, (spec.D + 1) / 2, panel.query + first, panel.lanes)
               : rows_to_columns(rows, spec.D, factor, panel.query + first, panel.lanes);
     }
 }
@@ -237,8 +247,9 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, const TileSt
     if (pack.key_scales) pack.key_scales({rows.key_scale, s.key_scales, rows.padded()});
     pack.keys({rows.key, s.key_scales, s.keys, rows.padded()});
     if (pack.value_scales) pack.value_scales({rows.value_scale, s.value_scales, rows.padded()});
-    pack.values({rows.value, s.value_scales, s.values, pack.value_words ? rows.padded() : rows.count});
-    if (pack.value_words) relate_scales(plan, rows.padded(), s);
+    const bool pairs = pack.value_products != jit::Products::floats;
+    pack.values({rows.value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
+    if (pack.value_products == jit::Products::words) relate_scales(plan, rows.padded(), s);
 }
 
 void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,

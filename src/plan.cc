@@ -26,8 +26,8 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     const AttentionSpec& spec = plan->spec;
     const bool lower = spec.precision != QUIRE_PRECISION_HIGHEST;
     jit::RowKey tile_keys = keys, tile_values = values;
-    if (lower && words_pay_for_key_tiles(keys)) tile_keys.products = jit::Products::words;
-    if (lower && words_pay_for_value_tiles(values)) tile_values.products = jit::Products::words;
+    tile_keys.products = key_tile_products(keys, spec.precision);
+    tile_values.products = value_tile_products(values, spec.precision);
     plan->tile_weight_groups = tile_values.words() ? values.groups() : 0;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};

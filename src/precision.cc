@@ -27,12 +27,17 @@ double cycles(const Target& target, double multiplications, double others) {
     return std::max(multiplications / 2, (multiplications + others) / pipes);
 }
 
-// Of tiles, a vector of rows and two elements; groups: operations for each group of elements, shared by them.
-bool tiles_pay(const jit::RowKey& key, double group_multiplications, double group_others) {
+// Of tiles, a vector of rows and two elements: two FMA, or one dot product, of words with operations for each
+// group of elements, shared by them. Scales are part of bfloat16 numbers, which so have no groups: half of the
+// cycles of float32, and never more than words take.
+jit::Products tile_products(const jit::RowKey& key, quire_precision precision, bool has_words,
+                            double group_multiplications, double group_others) {
+    if (precision == QUIRE_PRECISION_MEDIUM && key.target->bf16) return jit::Products::bfloats;
+    if (precision == QUIRE_PRECISION_HIGHEST || !has_words) return jit::Products::floats;
     const double groups = 1. / scale_group(key.format), addition = key.target->vnni ? 0 : 1;
     const double words =
         cycles(*key.target, 1 + group_multiplications * groups, addition + group_others * groups);
-    return words < kWorthIt * cycles(*key.target, 2, 0);
+    return words < kWorthIt * cycles(*key.target, 2, 0) ? jit::Products::words : jit::Products::floats;
 }
 
 // Two dot products of words, of which one starts the sum.
@@ -90,34 +95,35 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
 }
 
 // Each group's sums are converted and scaled: per two elements, so twice.
-bool words_pay_for_key_tiles(const jit::RowKey& key) {
-    return jit::has_tile_key_words(key) && tiles_pay(key, 2, 2);
+jit::Products key_tile_products(const jit::RowKey& key, quire_precision precision) {
+    return tile_products(key, precision, jit::has_tile_key_words(key), 2, 2);
 }
 
 // Each group's weights of two keys: two products, conversions, and two operations that join them.
-bool words_pay_for_value_tiles(const jit::RowKey& key) {
-    return jit::has_tile_value_words(key) && tiles_pay(key, 2, 4);
+jit::Products value_tile_products(const jit::RowKey& key, quire_precision precision) {
+    return tile_products(key, precision, jit::has_tile_value_words(key), 2, 4);
 }
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {
     if (spec.precision == QUIRE_PRECISION_HIGHEST) return "";
     const auto side = [&](const quire_format& format, int dim,
                           jit::Products (*products)(const jit::RowKey&, quire_precision),
-                          bool (*pay_for_tiles)(const jit::RowKey&)) {
+                          jit::Products (*of_tiles)(const jit::RowKey&, quire_precision)) {
         std::string high, medium;
-        for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group()) {
-            const jit::Products chosen = products({&target, format, dim, r}, spec.precision);
-            if (chosen == jit::Products::words) high += std::to_string(r) + " ";
-            if (chosen == jit::Products::bytes) medium += std::to_string(r) + " ";
-        }
-        if (target.jit() && pay_for_tiles({&target, format, dim, 0})) high += "more ";
+        const auto add = [&](jit::Products chosen, const std::string& rows) {
+            if (chosen == jit::Products::words) high += rows + " ";
+            if (chosen == jit::Products::bytes || chosen == jit::Products::bfloats) medium += rows + " ";
+        };
+        for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group())
+            add(products({&target, format, dim, r}, spec.precision), std::to_string(r));
+        if (target.jit()) add(of_tiles({&target, format, dim, 0}, spec.precision), "more");
         if (!medium.empty()) medium = "medium for " + medium + "query rows";
         if (!high.empty()) high = "high for " + high + "query rows";
         if (medium.empty() && high.empty()) return std::string("highest");
         return medium + (medium.empty() || high.empty() ? "" : " and ") + high;
     };
-    return "precision: keys " + side(spec.key_format, spec.D, key_products, words_pay_for_key_tiles) +
-           ", values " + side(spec.value_format, spec.Dv, value_products, words_pay_for_value_tiles) +
+    return "precision: keys " + side(spec.key_format, spec.D, key_products, key_tile_products) + ", values " +
+           side(spec.value_format, spec.Dv, value_products, value_tile_products) +
            "; all else runs as highest\n";
 }
 

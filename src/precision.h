@@ -10,8 +10,8 @@ namespace quire {
 jit::Products key_products(const jit::RowKey& keys, quire_precision precision);
 jit::Products value_products(const jit::RowKey& values, quire_precision precision);
 // Of tiles, the kernels with query rows in the lanes.
-bool words_pay_for_key_tiles(const jit::RowKey& keys);
-bool words_pay_for_value_tiles(const jit::RowKey& values);
+jit::Products key_tile_products(const jit::RowKey& keys, quire_precision precision);
+jit::Products value_tile_products(const jit::RowKey& values, quire_precision precision);
 
 // A line for the plan's notes: what runs at which precision; empty for `highest`.
 std::string precision_note(const AttentionSpec& spec, const Target& target);

@@ -45,6 +45,9 @@ std::vector<Case> shapes(const quire_format& format) {
         list.push_back(list[few_queries]);
         list.back().precision = QUIRE_PRECISION_HIGH;
     }
+    list.push_back(list[2]);
+    list.back().precision = QUIRE_PRECISION_MEDIUM;
+    list.back().sequences = {{9, 40}, {20, 61}};
     c.sequences = {{2, 200}, {30, 200}};
     c.has_window = true;
     c.window_left = 20;

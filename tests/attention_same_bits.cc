@@ -39,8 +39,14 @@ std::vector<Case> bases() {
     masked.soft_cap = 10;
     Case high = base(quantised(QUIRE_INT8, 32, QUIRE_F16), plain_format(QUIRE_Q4_0));
     high.precision = QUIRE_PRECISION_HIGH;
-    return {high, base(plain_format(QUIRE_F32), plain_format(QUIRE_F32)),
-            base(quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, 16, QUIRE_F16)), alibi, masked};
+    Case medium = base(plain_format(QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16));
+    medium.precision = QUIRE_PRECISION_MEDIUM;
+    return {high,
+            base(plain_format(QUIRE_F32), plain_format(QUIRE_F32)),
+            base(quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, 16, QUIRE_F16)),
+            alibi,
+            masked,
+            medium};
 }
 
 Outcome run_on(const Case& c, const Target& target) {

@@ -8,6 +8,7 @@
 
 #include "jit/tile_words.h"
 #include "jit/word_loader.h"
+#include "src/half.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/run.h"
 
@@ -22,14 +23,20 @@ struct Setup {
     int vecs;
     jit::ScoreKey scores;
     bool masked;
-    bool words = false;  // where the formats allow
+    jit::Products products = jit::Products::floats;  // words: where the formats allow
     std::string name() const {
         return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
                std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
                std::to_string(values.dim) + " vecs " + std::to_string(vecs) + scores.name() +
-               (masked ? " masked" : "") + (words ? " words" : "");
+               (masked ? " masked" : "") + jit::products_name(products);
     }
 };
+
+jit::Products products_of(jit::Products wanted, bool has_words) {
+    return wanted == jit::Products::words ? words_if(has_words) : wanted;
+}
+
+float round_to_bfloat(float x) { return bfloat_to_float(float_to_bfloat(x)); }
 
 // A panel of query rows against a full tile of keys and one that is not full.
 class Tiles {
@@ -43,8 +50,8 @@ public:
           random_(setup.vecs, uint64_t(setup.keys.dim)),
           keys_(key_, kFirst + kSecond, &random_, flush),
           values_(value_, kFirst + kSecond, &random_, flush) {
-        key_.products = words_if(setup.words && jit::has_tile_key_words(key_));
-        value_.products = words_if(setup.words && jit::has_tile_value_words(value_));
+        key_.products = products_of(setup.products, jit::has_tile_key_words(key_));
+        value_.products = products_of(setup.products, jit::has_tile_value_words(value_));
         EXPECT_TRUE(make_pack_kernels(test_code_cache(), key_, value_, &pack_).ok());
         EXPECT_TRUE(
             make_tile_kernels(test_code_cache(), key_, value_, setup.scores, setup.vecs, &kernels_).ok());
@@ -72,27 +79,36 @@ public:
     }
 
     void check(const Result& result) const {
-        // Far above rounding, far below any mistake.
+        // Far above rounding, far below any mistake. Keys, queries and values as bfloat16 are those that the
+        // definition takes too; a probability then is off by 2^-8 of it at most.
         const double tolerance = key_.words() || value_.words() ? 5e-4 : 2e-5;
+        const double of_probabilities = value_.bfloats() ? 0x1p-8 : 0;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
         for (int r = 0; r < lanes_; ++r) {
-            std::vector<double> wanted(size_t(value_.dim)), scores;
+            std::vector<double> wanted(size_t(value_.dim)), magnitude(size_t(value_.dim)), scores;
             for (int t = 0; t < kFirst + kSecond; ++t) scores.push_back(score(r, t));
             const double top = *std::max_element(scores.begin(), scores.end());
+            if (top == -INFINITY) {  // nothing of it is seen
+                ASSERT_TRUE(max[r] == -INFINITY && sum[r] == 0) << setup_.name() << " row " << r;
+                continue;
+            }
             double total = 0;
             for (int t = 0; t < kFirst + kSecond; ++t) {
                 const double weight = std::exp2(scores[size_t(t)] - top);
                 total += weight;
-                for (int d = 0; d < value_.dim; ++d)
-                    wanted[size_t(d)] += weight * double(values_.values(t)[size_t(d)]);
+                for (int d = 0; d < value_.dim; ++d) {
+                    const double value = double(number(value_, values_.values(t)[size_t(d)]));
+                    wanted[size_t(d)] += weight * value;
+                    magnitude[size_t(d)] += weight * std::fabs(value);
+                }
             }
             ASSERT_NEAR(double(max[r]) + std::log2(double(sum[r])), top + std::log2(total), tolerance)
                 << setup_.name();
             for (int d = 0; d < value_.dim; ++d)
                 ASSERT_NEAR(double(output[d * lanes_ + r]) / double(sum[r]), wanted[size_t(d)] / total,
-                            tolerance)
+                            tolerance + of_probabilities * magnitude[size_t(d)] / total)
                     << setup_.name() << " row " << r << " element " << d;
         }
     }
@@ -102,8 +118,21 @@ private:
 
     int panels() const { return (value_.dim + jit::kValuePanel - 1) / jit::kValuePanel; }
 
-    // The words that stand for the query, in pairs: x = word * factor.
+    // What tiles hold of a number.
+    static float number(const jit::RowKey& key, float x) { return key.bfloats() ? round_to_bfloat(x) : x; }
+
+    // The query as pairs of bfloat16 numbers, or of words: x = word * factor.
     void round_query() {
+        if (key_.bfloats()) {
+            std::vector<uint16_t> pairs(size_t((key_.dim + 1) / 2 * lanes_ * 2));
+            for (int d = 0; d < key_.dim; ++d)
+                for (int r = 0; r < lanes_; ++r) {
+                    float& x = query_.as<float>()[d * lanes_ + r];
+                    pairs[size_t((d / 2 * lanes_ + r) * 2 + d % 2)] = float_to_bfloat(x);
+                    x = round_to_bfloat(x);
+                }
+            pairs_ = GuardedBuffer::of(pairs, flush_);
+        }
         if (!key_.words()) return;
         const int swapped[] = {0, 2, 1, 3};
         std::vector<int16_t> words(size_t(key_.dim * lanes_));
@@ -119,7 +148,7 @@ private:
             }
             factors.push_back(top / 32767);
         }
-        words_ = GuardedBuffer::of(words, flush_);
+        pairs_ = GuardedBuffer::of(words, flush_);
         factors_ = GuardedBuffer::of(factors, flush_);
     }
 
@@ -137,7 +166,8 @@ private:
         if (t - first < begin || t - first >= end) return -INFINITY;
         double s = 0;
         for (int d = 0; d < key_.dim; ++d)
-            s += double(query_.as<float>()[d * lanes_ + r]) * double(keys_.values(t)[size_t(d)]);
+            s +=
+                double(query_.as<float>()[d * lanes_ + r]) * double(number(key_, keys_.values(t)[size_t(d)]));
         if (setup_.scores.soft_cap) s = kCap * std::tanh(s);
         if (setup_.scores.alibi)
             s += double(slope_[size_t(r)]) * double(distance(r, first) + float(t - first));
@@ -153,11 +183,14 @@ private:
         const int padded = padded_keys(count);
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
         const auto floats = [&](size_t n) { return array(n, around.scratch, flush_); };
+        const int key_lanes = key_.words()     ? key_.query_words() / 2
+                              : key_.bfloats() ? key_.bfloat_lanes()
+                                               : key_.padded();
         Packed tile{
-            floats(size_t(padded * (key_.words() ? key_.query_words() / 2 : key_.padded()))),
-            floats(size_t(value_panels() * (value_.words() ? jit::kWordPanelStride : jit::kPanelStride))),
+            floats(size_t(padded * key_lanes)),
+            floats(size_t(value_panels() * (value_pairs() ? jit::kPairPanelStride : jit::kPanelStride))),
             floats(size_t(key_.scales_floats(padded))), floats(size_t(value_.scales_floats(padded)))};
-        const int values = value_.words() ? padded : count;
+        const int values = value_pairs() ? padded : count;
         const GuardedBuffer key_rows = keys_.rows(first, count, padded),
                             value_rows = values_.rows(first, count, values),
                             key_scales = keys_.scales(first, count, padded),
@@ -179,6 +212,7 @@ private:
         return tile;
     }
     // Whole vectors are stored: panels of the padded row.
+    bool value_pairs() const { return value_.products != jit::Products::floats; }
     int value_panels() const { return value_.padded() / jit::kValuePanel; }
 
     // Scales relative to the largest of their group, which it returns.
@@ -216,9 +250,9 @@ private:
                                                               bias_.begin() + (first + count) * lanes_));
         poisoned_call<jit::TileQkArgs>(
             kernels_.qk,
-            {key_.words() ? words_.data() : query_.data(), tile.keys.data(), scores.as<float>(),
-             (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep, tile.key_scales.as<float>(),
-             key_.words() ? factors_.as<float>() : nullptr},
+            {key_.products == jit::Products::floats ? query_.data() : pairs_.data(), tile.keys.data(),
+             scores.as<float>(), (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
+             tile.key_scales.as<float>(), key_.words() ? factors_.as<float>() : nullptr},
             around.entry);
         poisoned_call<jit::TileSoftmaxArgs>(
             setup_.masked ? kernels_.softmax_masked : kernels_.softmax,
@@ -226,13 +260,22 @@ private:
              slopes.as<float>(), distances.as<float>(), max.as<float>(), sum.as<float>(), rescale.as<float>(),
              count, kCap},
             around.entry);
-        if (!value_.words())
+        if (!value_pairs())
             return poisoned_call<jit::TilePvArgs>(
                 kernels_.pv,
                 {scores.as<float>(), tile.values.data(), rescale.as<float>(), output.as<float>(), count,
                  nullptr, nullptr},
                 around.entry);
         std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
+        if (value_.bfloats()) {
+            poisoned_call<jit::TileWeightsArgs>(
+                kernels_.weights, {scores.as<float>(), nullptr, scores.as<int16_t>(), nullptr, padded},
+                around.entry);
+            return poisoned_call<jit::TilePvArgs>(kernels_.pv,
+                                                  {scores.data(), tile.values.data(), rescale.as<float>(),
+                                                   output.as<float>(), padded, nullptr, nullptr},
+                                                  around.entry);
+        }
         GuardedBuffer weights = array(size_t(value_.groups() * jit::kTileKeys / 2 * lanes_), around.scratch,
                                       flush_),
                       factors = array(L, around.scratch, flush_);
@@ -253,7 +296,7 @@ private:
     const int lanes_;
     Random random_;
     const KernelRows keys_, values_;
-    GuardedBuffer query_, words_, factors_;
+    GuardedBuffer query_, pairs_, factors_;
     std::vector<float> bias_, slope_;
     jit::PackKernels pack_;
     jit::TileKernels kernels_;
@@ -272,7 +315,7 @@ void check_setup(const Setup& setup) {
     }
 }
 
-void check_shapes(const std::vector<const Target*>& on, size_t step, bool words) {
+void check_shapes(const std::vector<const Target*>& on, size_t step, jit::Products products) {
     const std::vector<RowShape> shapes = row_shapes();
     for (const Target* target : on)
         for (size_t i = 0; i < shapes.size(); i += step)
@@ -282,13 +325,28 @@ void check_shapes(const std::vector<const Target*>& on, size_t step, bool words)
                          1 + int(i % jit::kMaxPanelVecs),
                          {i % 2 == 0, i % 3 == 0, i % 5 == 0},
                          i % 4 < 2,
-                         words});
+                         products});
 }
 
-TEST(KernelsTiles, EveryShape) { check_shapes(jit_targets(), 1, false); }
-TEST(KernelsTiles, EveryShapeOfWords) { check_shapes(jit_targets(), 1, true); }
-TEST(KernelsTiles, QuickShapes) { check_shapes({&best_target()}, 9, false); }
-TEST(KernelsTiles, QuickShapesOfWords) { check_shapes({&best_target()}, 9, true); }
+TEST(KernelsTiles, EveryShape) { check_shapes(jit_targets(), 1, jit::Products::floats); }
+TEST(KernelsTiles, EveryShapeOfWords) { check_shapes(jit_targets(), 1, jit::Products::words); }
+TEST(KernelsTiles, QuickShapes) { check_shapes({&best_target()}, 9, jit::Products::floats); }
+TEST(KernelsTiles, QuickShapesOfWords) { check_shapes({&best_target()}, 9, jit::Products::words); }
+
+std::vector<const Target*> bf16_targets() {
+    std::vector<const Target*> list = jit_targets();
+    list.erase(std::remove_if(list.begin(), list.end(), [](const Target* t) { return !t->bf16; }),
+               list.end());
+    return list;
+}
+TEST(KernelsTiles, EveryShapeOfBfloats) {
+    if (bf16_targets().empty()) GTEST_SKIP() << "no dot products of bfloat16 here";
+    check_shapes(bf16_targets(), 1, jit::Products::bfloats);
+}
+TEST(KernelsTiles, QuickShapesOfBfloats) {
+    if (bf16_targets().empty()) GTEST_SKIP() << "no dot products of bfloat16 here";
+    check_shapes(bf16_targets(), 9, jit::Products::bfloats);
+}
 
 // Groups of any size fit the registers, on targets that can't be run here too.
 TEST(KernelsTiles, QuickEveryGroupIsGenerated) {
@@ -309,6 +367,24 @@ TEST(KernelsTiles, QuickEveryGroupIsGenerated) {
                         ASSERT_TRUE(made.ok()) << key.name("tile") << ": " << made.message();
                     }
                 }
+}
+
+TEST(KernelsTiles, QuickEveryShapeOfBfloatsIsGenerated) {
+    int count = 0;
+    const Target* targets = target_table(&count);
+    for (const Target* target = targets; target < targets + count; ++target)
+        for (const RowShape& shape : row_shapes()) {
+            if (!target->bf16) continue;
+            const jit::RowKey key{target, shape.format, shape.dim, 0, jit::Products::bfloats};
+            jit::PackKernels pack;
+            Status made = make_pack_kernels(test_code_cache(), key, key, &pack);
+            ASSERT_TRUE(made.ok()) << key.name("pack") << ": " << made.message();
+            for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs) {
+                jit::TileKernels kernels;
+                made = make_tile_kernels(test_code_cache(), key, key, {false, false, false}, vecs, &kernels);
+                ASSERT_TRUE(made.ok()) << key.name("tile") << ": " << made.message();
+            }
+        }
 }
 
 TEST(KernelsTiles, EveryWidthAndScoreKey) {

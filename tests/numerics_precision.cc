@@ -74,7 +74,14 @@ std::vector<quire_format> formats() {
             quantised(QUIRE_INT4, 8, QUIRE_F16),
             quantised(QUIRE_INT4, 32, QUIRE_F16),
             plain_format(QUIRE_Q8_0),
-            plain_format(QUIRE_Q4_0)};
+            plain_format(QUIRE_Q4_0),
+            plain_format(QUIRE_F32),
+            plain_format(QUIRE_BF16)};
+}
+
+// With dot products of bfloat16 tiles of any format are of them.
+bool has_bfloats(const Case& c, const Target& target) {
+    return target.bf16 && c.sequences[0].queries * c.group() > 8;
 }
 
 // Of those, for processors that are emulated.
@@ -99,6 +106,9 @@ void check(const Case& c, const Target& target, Lower* lower) {
             << c << " on " << target.name << ", data " << int(data);
         lower->high += high > 3e-6;
         lower->medium += medium > 3e-4;
+        if (has_bfloats(c, target)) {
+            EXPECT_GT(medium, 5e-4) << c << " on " << target.name << ": not of bfloat16";
+        }
     }
 }
 
