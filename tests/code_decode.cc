@@ -89,6 +89,12 @@ TEST_F(Decode, RowKernels) {
                 RowKey key{target, format, dim, 0};
                 check("pack_keys", key, jit::generate_pack_keys);
                 check("pack_values", key, jit::generate_pack_values);
+                if (target->bf16) {
+                    RowKey bfloats = key;
+                    bfloats.products = jit::Products::bfloats;
+                    check("pack_keys", bfloats, jit::generate_pack_keys);
+                    check("pack_values", bfloats, jit::generate_pack_values);
+                }
                 if (key.groups() > 0) check("scales", key, jit::generate_scales);
                 for (int rows : kRows) {
                     key.rows = rows;
@@ -133,13 +139,20 @@ TEST_F(Decode, TileProducts) {
     for (const Target* target : generated_targets())
         for (int dim : kDims)
             for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs) {
-                const int padded = RowKey{target, {QUIRE_F32, 0, QUIRE_NONE}, dim, 0}.padded();
-                const jit::TileKey key{target, dim, padded, vecs};
+                const RowKey row{target, {QUIRE_F32, 0, QUIRE_NONE}, dim, 0};
                 const std::string name = std::string(target->name) + " d" + std::to_string(dim);
-                check(*target, "tile_qk " + name,
-                      [&](Bytes* bytes) { return jit::generate_tile_qk(key, bytes); });
-                check(*target, "tile_pv " + name,
-                      [&](Bytes* bytes) { return jit::generate_tile_pv(key, bytes); });
+                std::vector<jit::TileKey> keys = {{target, dim, row.padded(), vecs}};
+                if (target->bf16)
+                    keys.push_back({target, dim, row.bfloat_lanes(), vecs, jit::Products::bfloats});
+                for (const jit::TileKey& key : keys) {
+                    check(*target, "tile_qk " + name,
+                          [&](Bytes* bytes) { return jit::generate_tile_qk(key, bytes); });
+                    check(*target, "tile_pv " + name,
+                          [&](Bytes* bytes) { return jit::generate_tile_pv(key, bytes); });
+                }
+                if (target->bf16)
+                    check(*target, "tile_pairs " + name,
+                          [&](Bytes* bytes) { return jit::generate_tile_pairs(*target, vecs, bytes); });
             }
 }
 

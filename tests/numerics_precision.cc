@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "src/precision.h"
 #include "tests/support/accuracy.h"
 
 namespace quire::test {
@@ -123,6 +124,26 @@ void check(const std::vector<const Target*>& on, const std::vector<quire_format>
     if (queries == 1) {
         EXPECT_GT(lower.medium, 0) << "none of them ran at `medium`";
     }
+}
+
+// What bench/call.cc and bench/compare read.
+TEST(NumericsPrecision, QuickNote) {
+    AttentionSpec spec;
+    spec.H = 8;
+    spec.Hk = 2;
+    spec.D = spec.Dv = 128;
+    spec.key_format = quantised(QUIRE_INT8, 32, QUIRE_F16);
+    spec.value_format = plain_format(QUIRE_F16);
+    spec.precision = QUIRE_PRECISION_MEDIUM;
+    const std::string rest = "; all else runs as highest\n";
+    EXPECT_EQ(precision_note(spec, *find_target("avx512_vnni_bf16")),
+              "precision: keys medium for 4 8 more query rows, values medium for more query rows" + rest);
+    EXPECT_EQ(precision_note(spec, *find_target("avx2")),
+              "precision: keys high for 4 8 more query rows, values highest" + rest);
+    spec.key_format = plain_format(QUIRE_F32);
+    EXPECT_EQ(precision_note(spec, *find_target("avx2")), "precision: keys highest, values highest" + rest);
+    spec.precision = QUIRE_PRECISION_HIGHEST;
+    EXPECT_EQ(precision_note(spec, *find_target("avx512_vnni_bf16")), "");
 }
 
 TEST(NumericsPrecision, EveryTarget) { check(jit_targets(), formats(), {64, 128}, 1); }

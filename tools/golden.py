@@ -20,28 +20,38 @@ DIRECTORY = Path(__file__).resolve().parent.parent / "tests/golden"
 TARGETS = "avx2", "avx512_vnni"
 # As small as shows every part: two vectors a row (one on AVX-512), two groups, two query rows.
 SHAPE = "--heads 4 --kv-heads 2 --head-dim 16 --group 8".split()
-# Options of quire_dump, and names of kernels that such a plan has, without their target.
+# Targets, options of quire_dump, and names of kernels that such a plan has, without their target.
 KERNELS = (
     (
+        TARGETS,
         "--cache int8",
         """scales_d16_int8_gr8_f16 decode_qk_d16_r2_int8_gr8_f16 decode_softmax
         decode_pv_d16_r2_int8_gr8_f16 append_d16_f32_int8_gr8_f16 merge_d16 pack_values_d16_int8_gr8_f16
         tile_qk_d16_stride16_w1 tile_softmax_w1_masked tile_pv_d16_stride16_w1""",
     ),
-    ("--cache int4", "decode_qk_d16_r2_int4_gr8_f16 decode_pv_d16_r2_int4_gr8_f16"),
+    (TARGETS, "--cache int4", "decode_qk_d16_r2_int4_gr8_f16 decode_pv_d16_r2_int4_gr8_f16"),
     (
+        TARGETS,
         "--cache int8 --precision high --heads 8 --head-dim 128 --group 32",
         "decode_qk_d128_r4_int8_gr32_f16_words decode_weights_d128_r4_int8_gr32_f16_words",
     ),
     (
+        TARGETS,
         "--cache int4 --precision medium --heads 8 --head-dim 128 --group 32",
         "decode_qk_d128_r4_int4_gr32_f16_bytes",
     ),
     (
+        TARGETS,
         "--cache int8 --precision high --head-dim 32 --group 16",
         """pack_keys_d32_int8_gr16_f16_words pack_values_d32_int8_gr16_f16_words
         tile_qk_d32_r1_int8_gr16_f16_words tile_weights_d32_r1_int8_gr16_f16_words
         tile_pv_d32_r1_int8_gr16_f16_words""",
+    ),
+    (
+        ("avx512_vnni_bf16",),
+        "--cache int8 --precision medium --head-dim 32 --group 16",
+        """pack_keys_d32_int8_gr16_f16_bfloats pack_values_d32_int8_gr16_f16_bfloats
+        tile_qk_d32_stride16_w1_bfloats tile_pairs_w1 tile_pv_d32_stride16_w1_bfloats""",
     ),
 )
 
@@ -85,8 +95,8 @@ def plain(listing):
 def generate(program):
     """file name -> text of every golden listing."""
     found = {}
-    for target in TARGETS:
-        for options, kernels in KERNELS:
+    for targets, options, kernels in KERNELS:
+        for target in targets:
             with tempfile.TemporaryDirectory() as out:
                 command = [program, "--target", target, *SHAPE, *options.split(), "--out", out]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
