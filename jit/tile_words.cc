@@ -121,8 +121,8 @@ private:
         return swaps_middle(key_.format) ? first / 4 * 2 + first % 4 : first / 2;
     }
 
-    // The sum of a group hides that products with an infinite scale have either sign: scale * 0 + scale is NaN
-    // then, and leaves the row to the definition.
+    // The sum of a group hides that products with an infinite scale have either sign: scale * 0 + scale is
+    // NaN then, and leaves the row to the definition.
     void emit_scaled(int group) {
         for (int n = 0; n < n_; ++n) {
             Temp scale(*this, "scale");

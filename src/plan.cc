@@ -24,7 +24,6 @@ void choose_tiles(AttentionPlan* plan) {
 Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::RowKey& values,
                     jit::CodeCache& cache) {
     const AttentionSpec& spec = plan->spec;
-    const bool lower = spec.precision != QUIRE_PRECISION_HIGHEST;
     jit::RowKey tile_keys = keys, tile_values = values;
     tile_keys.products = key_tile_products(keys, spec.precision);
     tile_values.products = value_tile_products(values, spec.precision);

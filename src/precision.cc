@@ -28,8 +28,8 @@ double cycles(const Target& target, double multiplications, double others) {
 }
 
 // Of tiles, a vector of rows and two elements: two FMA, or one dot product, of words with operations for each
-// group of elements, shared by them. Scales are part of bfloat16 numbers, which so have no groups: half of the
-// cycles of float32, and never more than words take.
+// group of elements, shared by them. Scales are part of bfloat16 numbers, which so have no groups: half of
+// the cycles of float32, and never more than words take.
 jit::Products tile_products(const jit::RowKey& key, quire_precision precision, bool has_words,
                             double group_multiplications, double group_others) {
     if (precision == QUIRE_PRECISION_MEDIUM && key.target->bf16) return jit::Products::bfloats;

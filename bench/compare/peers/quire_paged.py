@@ -21,7 +21,7 @@ VARIANTS = tuple(TABLE)
 
 
 def runs_lower(context, rows_of_head):
-    """From the plan's note: "precision: keys medium for more query rows and high for 4 8 query rows, values ...".
+    """From the plan's note: "precision: keys medium for more query rows and high for 4 query rows, ...".
 
     Up to 8 rows each number has kernels of its own."""
     lists = re.findall(r"(?:high|medium) for ([0-9a-z ]+?) query rows", "".join(context.explain()))
