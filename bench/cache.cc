@@ -60,6 +60,23 @@ void fill_blocks(quire_type type, void* memory, size_t bytes) {
         std::memcpy(static_cast<char*>(memory) + at, blocks.data(), std::min(blocks.size(), bytes - at));
 }
 
+// Blocks of 16 tokens: random codes, then scales.
+void fill_token_blocks(const Workload& w, void* memory, size_t bytes) {
+    const size_t block_bytes = size_t(w.row_bytes(w.stored_dim()) * kBlockTokens),
+                 scales = size_t(w.stored_dim() / w.cache.quant_group * kBlockTokens);
+    std::mt19937 random(1);
+    std::vector<uint8_t> blocks(block_bytes * std::min<size_t>(1021, bytes / block_bytes));
+    for (uint8_t& x : blocks) x = uint8_t(random());
+    for (size_t end = block_bytes; end <= blocks.size(); end += block_bytes)
+        for (size_t i = 0; i < scales; ++i) {
+            const uint16_t scale =
+                random_scale(w.cache.type == QUIRE_INT8_B16 ? QUIRE_INT8 : QUIRE_INT4, random());
+            std::memcpy(&blocks[end - 2 * (scales - i)], &scale, sizeof scale);
+        }
+    for (size_t at = 0; at < bytes; at += blocks.size())
+        std::memcpy(static_cast<char*>(memory) + at, blocks.data(), std::min(blocks.size(), bytes - at));
+}
+
 void fill_values(quire_type type, void* memory, size_t bytes) {
     const auto element = [type](uint32_t r) { return random_element(type, r); };
     switch (type) {
@@ -104,10 +121,13 @@ Strides strides_of(const Workload& w, int64_t slots, int64_t layers, int64_t wid
 PagedCache::PagedCache(const Workload& w) : w_(w), layers_(w.layers()) {
     const int64_t page = w.page_size ? w.page_size : w.kv_len;
     slots_ = w.batch * w.pages() * page;
+    if (w.in_blocks()) slots_ = (slots_ + kBlockTokens - 1) / kBlockTokens * kBlockTokens;
     const int64_t rows = slots_ * w.kv_heads * w.planes() * layers_;
-    values_bytes_ = size_t(quire_bytes_of(w.cache.type, rows * w.stored_dim()));
+    values_bytes_ = size_t(w.in_blocks() ? rows * w.row_bytes(w.stored_dim())
+                                         : quire_bytes_of(w.cache.type, rows * w.stored_dim()));
     values_ = allocate_huge(values_bytes_);
-    fill_values(w.cache.type, values_, values_bytes_);
+    w.in_blocks() ? fill_token_blocks(w, values_, values_bytes_)
+                  : fill_values(w.cache.type, values_, values_bytes_);
     if (w.is_quantised()) {
         scales_bytes_ = size_t(quire_bytes_of(w.cache.scale_type, rows * w.scales_of(w.stored_dim())));
         scales_ = allocate_huge(scales_bytes_);
@@ -126,13 +146,14 @@ PagedCache::~PagedCache() {
 // [MaxT, Hk, width] of one layer's keys or values, of rows that are `stored` wide.
 quire_tensor PagedCache::rows(void* memory, quire_type type, int64_t stored, int64_t width, int64_t layer,
                               int64_t which) const {
-    const Strides strides = strides_of(w_, slots_, layers_, stored);
+    const int64_t slots = w_.in_blocks() ? slots_ / kBlockTokens : slots_;
+    const Strides strides = strides_of(w_, slots, layers_, stored);
     const int64_t first = layer * strides.layer + (w_.value_view ? 0 : which * strides.which);
     quire_tensor view{};
     view.data = static_cast<char*>(memory) + quire_bytes_of(type, first);
     view.type = type;
     view.rank = 3;
-    view.shape[0] = slots_, view.shape[1] = w_.kv_heads, view.shape[2] = width;
+    view.shape[0] = slots, view.shape[1] = w_.kv_heads, view.shape[2] = width;
     view.strides[0] = strides.slot, view.strides[1] = strides.head, view.strides[2] = 1;
     return view;
 }
@@ -140,7 +161,8 @@ quire_tensor PagedCache::rows(void* memory, quire_type type, int64_t stored, int
 int64_t PagedCache::dim_of(int64_t which) const { return which == 0 ? w_.head_dim : w_.dim_of_values(); }
 
 quire_tensor PagedCache::values(int64_t layer, int64_t which) const {
-    return rows(values_, w_.cache.type, w_.stored_dim(), dim_of(which), layer, which);
+    const auto width = [&](int64_t dim) { return w_.in_blocks() ? w_.row_bytes(dim) * kBlockTokens : dim; };
+    return rows(values_, w_.cache.type, width(w_.stored_dim()), width(dim_of(which)), layer, which);
 }
 
 quire_tensor PagedCache::scales(int64_t layer, int64_t which) const {

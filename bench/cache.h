@@ -6,7 +6,7 @@
 
 namespace bench {
 
-// All layers have the same page table.
+// All layers have the same page table. Blocks of tokens lie as rows do.
 class PagedCache {
 public:
     explicit PagedCache(const Workload& workload);

@@ -19,7 +19,7 @@ std::vector<Workload> of_formats() {
                       append[] = {{1, 512, 32768, false}};
     std::vector<quire_format> formats = {
         {QUIRE_F32, 0, QUIRE_NONE}, {QUIRE_F16, 0, QUIRE_NONE}, {QUIRE_BF16, 0, QUIRE_NONE}};
-    for (quire_type type : {QUIRE_INT8, QUIRE_INT4})
+    for (quire_type type : {QUIRE_INT8, QUIRE_INT4, QUIRE_INT8_B16, QUIRE_INT4_B16})
         for (int group : {8, 32, 128}) formats.push_back({type, group, QUIRE_F16});
     const size_t appended = formats.size();  // quire_append refuses blocks
     for (quire_type type : {QUIRE_Q8_0, QUIRE_Q4_0, QUIRE_Q4_1, QUIRE_Q5_0, QUIRE_Q5_1, QUIRE_IQ4_NL})

@@ -48,8 +48,8 @@ std::string set_type(quire_type* field, const std::string& text, quire_type last
 
 // From a cache without scales: those of the usual workload.
 std::string set_cache(Workload* w, const std::string& text) {
-    const std::string must = set_type(&w->cache.type, text, QUIRE_IQ4_NL);
-    if (w->is_quantised() && w->cache.quant_group == 0) {
+    const std::string must = set_type(&w->cache.type, text, QUIRE_INT4_B16);
+    if (w->has_groups() && w->cache.quant_group == 0) {
         w->cache.quant_group = Workload().cache.quant_group;
         w->cache.scale_type = Workload().cache.scale_type;
     }
@@ -98,8 +98,10 @@ const std::vector<Setting> kSettings = {
     {"mask", "none; alibi; all, head: numbers added to the scores, the same for all heads or not", set_mask},
     {"mask-type", "of those numbers: f32 or f16",
      [](Workload* w, const std::string& text) { return set_type(&w->mask_type, text, QUIRE_F16); }},
-    {"cache", "f32, f16, bf16, int8, int4, or ggml's q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl", set_cache},
-    {"group", "values that share a scale (int8, int4)",
+    {"cache",
+     "f32, f16, bf16, int8, int4, int8_b16, int4_b16, or ggml's q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl",
+     set_cache},
+    {"group", "values that share a scale (int8, int4, int8_b16, int4_b16)",
      [](Workload* w, const std::string& text) { return set_number(&w->cache.quant_group, text, 1, 1024); }},
     {"scale-type", "f32 or f16",
      [](Workload* w, const std::string& text) { return set_type(&w->cache.scale_type, text, QUIRE_F16); }},

@@ -12,10 +12,11 @@ struct TypeName {
     quire_type type;
     const char* name;
 };
-constexpr TypeName kTypes[] = {{QUIRE_F32, "f32"},   {QUIRE_F16, "f16"},      {QUIRE_BF16, "bf16"},
-                               {QUIRE_INT8, "int8"}, {QUIRE_INT4, "int4"},    {QUIRE_Q8_0, "q8_0"},
-                               {QUIRE_Q4_0, "q4_0"}, {QUIRE_Q4_1, "q4_1"},    {QUIRE_Q5_0, "q5_0"},
-                               {QUIRE_Q5_1, "q5_1"}, {QUIRE_IQ4_NL, "iq4_nl"}};
+constexpr TypeName kTypes[] = {
+    {QUIRE_F32, "f32"},          {QUIRE_F16, "f16"},   {QUIRE_BF16, "bf16"},     {QUIRE_INT8, "int8"},
+    {QUIRE_INT4, "int4"},        {QUIRE_Q8_0, "q8_0"}, {QUIRE_Q4_0, "q4_0"},     {QUIRE_Q4_1, "q4_1"},
+    {QUIRE_Q5_0, "q5_0"},        {QUIRE_Q5_1, "q5_1"}, {QUIRE_IQ4_NL, "iq4_nl"}, {QUIRE_INT8_B16, "int8_b16"},
+    {QUIRE_INT4_B16, "int4_b16"}};
 
 }  // namespace
 
@@ -68,6 +69,7 @@ int64_t Workload::new_tokens() const {
 int64_t Workload::pages() const { return page_size ? (kv_len + page_size - 1) / page_size : 1; }
 
 int64_t Workload::row_bytes(int64_t dim) const {
+    if (in_blocks()) return quire_block_bytes(cache, int32_t(dim)) / kBlockTokens;
     return quire_bytes_of(cache.type, dim) + scales_of(dim) * (cache.scale_type == QUIRE_F32 ? 4 : 2);
 }
 

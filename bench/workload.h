@@ -35,6 +35,8 @@ struct Workload {
     bool warm = false;   // decode: one layer again and again, which a cache may hold
 
     bool is_quantised() const { return cache.type == QUIRE_INT8 || cache.type == QUIRE_INT4; }
+    bool in_blocks() const { return cache.type == QUIRE_INT8_B16 || cache.type == QUIRE_INT4_B16; }
+    bool has_groups() const { return is_quantised() || in_blocks(); }
     bool is_decode() const { return !is_append && query_len <= kMostVerified; }
     bool has_mask() const { return mask == Mask::all || mask == Mask::head; }
     // Successive runs take successive layers, which together exceed every cache of the machine.
@@ -66,7 +68,9 @@ struct Workload {
     int64_t layers() const;
 };
 
-// "f32" ... "iq4_nl"; QUIRE_NONE where there is no such type of a cache.
+constexpr int64_t kBlockTokens = 16;  // of the formats with blocks of tokens
+
+// "f32" ... "int4_b16"; QUIRE_NONE where there is no such type of a cache.
 const char* type_name(quire_type type);
 quire_type type_of(const std::string& name);
 std::string precision_name(quire_precision precision);

@@ -27,7 +27,7 @@ std::string heads_of(const Workload& w) {
 
 std::string Workload::cache_name() const {
     std::string name = type_name(cache.type);
-    if (is_quantised()) name += "_g" + number(cache.quant_group);
+    if (has_groups()) name += "_g" + number(cache.quant_group);
     if (is_quantised() && cache.scale_type == QUIRE_F32) name += "_f32";
     return name;
 }

@@ -112,6 +112,17 @@ struct PackArgs {             // rows into a tile of f32, of words, or of bfloat
     int64_t count;  // keys; values in pairs: an even number
 };
 
+// Blocks of tokens (src/token_blocks.h). Lists of rows hold the address of block i in entry 16 i, and nothing
+// else; scales are [N / 16][groups][16], weights [R][groups][kBlock] of float or int16_t, factors of words
+// [R][groups].
+
+struct TokenRowsArgs {          // blocks into plain rows
+    const char* const* blocks;  // [N], as said
+    char* rows;                 // [N][row], written
+    char* scales;               // f16 [N][groups], written
+    int64_t count;              // tokens, a multiple of kKeyPadding
+};
+
 struct TileQkArgs {
     // float [D][W * L], int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle), or bfloat16 the same,
     // in order, where a last one without another lies beside a 0

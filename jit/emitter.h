@@ -108,6 +108,9 @@ public:
     void bit_xor(const Vec& d, const Vec& a, const Address& b);
     void multiply_by_scalar(const Vec& v, const RegExp& at);  // v *= float at `at`
     void add_scalar(const Vec& v, const RegExp& at);          // v += float at `at`
+    // The dword at `low` in the lower half of the lanes, that at `high` in the upper; `same`: both addresses
+    // are one.
+    void broadcast_halves(const Vec& v, const RegExp& low, const RegExp& high, bool same);
     void round_nearest(const Vec& d, const Vec& s);
     // x = p * 2^n for integral n (as float); clobbers n. n >= lowest_exponent(), which gives 0 for p below 2.
     void scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& n);
@@ -149,6 +152,8 @@ public:
     void load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n);
     int pair_byte(int which, int lane) const;
     void restore_pairs(const Vec& a, const Vec& b);  // 32-bit lanes to the order of bytes
+    // 16 int32 numbers that fit 16 bits, in one or two vectors, stored as words. They are changed.
+    void store_words(const RegExp& at, const std::vector<Vec>& v);
     // Of 2 * lanes() / run floats (run 2, 4 .. lanes()): `even` gets the first, third .. `run` times each,
     // `odd` the others.
     void load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, int run);

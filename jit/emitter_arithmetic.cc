@@ -38,6 +38,16 @@ void Emitter::add_scalar(const Vec& v, const RegExp& at) {
     vaddps(v, v, scalar);
 }
 
+void Emitter::broadcast_halves(const Vec& v, const RegExp& low, const RegExp& high, bool same) {
+    vbroadcastss(v, ptr[low]);
+    if (same) return;
+    Temp upper(*this, "upper half");
+    const Xbyak::Ymm y((*upper).getIdx());
+    vbroadcastss(y, ptr[high]);
+    is_512() ? vinsertf64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), y, 1)
+             : vinsertf128(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), Xbyak::Xmm(y.getIdx()), 1);
+}
+
 void Emitter::round_nearest(const Vec& d, const Vec& s) {
     is_512() ? vrndscaleps(d, s, 0) : vroundps(d, s, 0);
 }

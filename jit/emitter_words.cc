@@ -64,6 +64,14 @@ void Emitter::load_word_pairs(const Vec& v, const RegExp& first, const RegExp& s
     vpmovsxbw(v, half_of(v));
 }
 
+void Emitter::store_words(const RegExp& at, const std::vector<Vec>& v) {
+    const Xbyak::Ymm y(v[0].getIdx());
+    if (is_512()) return vpmovdw(ptr[at], v[0]);
+    vpackssdw(y, y, v[1]);
+    vpermq(y, y, 0xd8);
+    vmovups(ptr[at], y);
+}
+
 // ymm: bytes are interleaved before they are widened, zmm: words after, within 128 bits.
 void Emitter::load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n) {
     Temp other(*this, "pairs.other");

@@ -8,6 +8,10 @@
 #include "jit/softmax.h"
 #include "jit/tile_products.h"
 #include "jit/tile_words.h"
+#include "jit/token_pv.h"
+#include "jit/token_qk.h"
+#include "jit/token_rows.h"
+#include "jit/token_weights.h"
 #include "jit/weights.h"
 
 namespace quire::jit {
@@ -29,6 +33,46 @@ Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
         cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
 }
 
+// Of blocks of tokens.
+Status make_token_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
+    kernels->query = keys.products;
+    return make(
+        cache, keys.name("token_qk"), [&](auto* code) { return generate_token_qk(keys, code); },
+        &kernels->qk);
+}
+
+Status make_token_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernels) {
+    RowKey scales = values;
+    scales.rows = 0;
+    scales.products = Products::floats;
+    QUIRE_TRY(make(
+        cache, scales.name("token_scales"), [&](auto* code) { return generate_token_scales(scales, code); },
+        &kernels->value_scales));
+    QUIRE_TRY(make(
+        cache, values.name("token_weights"), [&](auto* code) { return generate_token_weights(values, code); },
+        &kernels->weights));
+    return make(
+        cache, values.name("token_pv"), [&](auto* code) { return generate_token_pv(values, code); },
+        &kernels->pv);
+}
+
+Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
+    QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
+    kernels->query = keys.products;
+    return make(
+        cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk);
+}
+
+Status make_row_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernels) {
+    QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
+    if (values.words())
+        QUIRE_TRY(make(
+            cache, values.name("decode_weights"), [&](auto* code) { return generate_weights(values, code); },
+            &kernels->weights));
+    return make(
+        cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); }, &kernels->pv);
+}
+
 TileKey tile_key(const RowKey& key, int vecs) {
     return {key.target, key.dim, key.bfloats() ? key.bfloat_lanes() : key.padded(), vecs, key.products};
 }
@@ -42,18 +86,10 @@ std::string tile_name(const char* stage, const TileKey& key) {
 
 Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
                            DecodeKernels* kernels) {
-    QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
-    QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
-    QUIRE_TRY(make(
-        cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk));
-    kernels->query = keys.products;
-    if (values.words())
-        QUIRE_TRY(make(
-            cache, values.name("decode_weights"), [&](auto* code) { return generate_weights(values, code); },
-            &kernels->weights));
-    QUIRE_TRY(make(
-        cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); },
-        &kernels->pv));
+    QUIRE_TRY(token_block_info(keys.format.type) ? make_token_qk(cache, keys, kernels)
+                                                 : make_row_qk(cache, keys, kernels));
+    QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, values, kernels)
+                                                   : make_row_pv(cache, values, kernels));
     const std::string softmax = "decode_softmax" + scores.name() + "_" + keys.target->name;
     return make(
         cache, softmax, [&](auto* code) { return generate_softmax(*keys.target, scores, code); },
@@ -123,7 +159,16 @@ Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
         &kernels->values);
 }
 
-Status make_read_kernels(CodeCache& cache, const RowKey& row, quire_type type, ReadKernels* kernels) {
+Status make_token_rows(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenRowsArgs>* kernel) {
+    if (!token_block_info(blocks.format.type)) return {};
+    return make(
+        cache, blocks.name(side == Side::key ? "token_rows_k" : "token_rows_v"),
+        [&](auto* code) { return generate_token_rows(blocks, side, code); }, kernel);
+}
+
+Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type type, ReadKernels* kernels) {
+    QUIRE_TRY(make_token_rows(cache, row, side, &kernels->taken));
+    row.format = taken_format(row.format, side);
     quire_type stored = row.format.type;
     kernels->stride = row.padded();
     if (row.groups() > 0) {

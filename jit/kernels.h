@@ -44,7 +44,8 @@ struct TileKernels {  // query rows in the lanes; for one width of panel
     Kernel<TilePvArgs> pv;
 };
 
-struct PackKernels {  // cache rows -> tiles for TileKernels
+struct PackKernels {                             // cache rows -> tiles for TileKernels
+    Kernel<TokenRowsArgs> key_rows, value_rows;  // blocks of tokens -> rows; empty where the cache has rows
     Products key_products = Products::floats, value_products = Products::floats;
     Kernel<ScalesArgs> key_scales, value_scales;
     Kernel<PackArgs> keys, values;
@@ -53,16 +54,19 @@ struct PackKernels {  // cache rows -> tiles for TileKernels
 Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
                          int vecs, TileKernels* kernels);
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels);
+// Of keys or values in blocks of tokens; empty for other formats.
+Status make_token_rows(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenRowsArgs>* kernel);
 
 struct ReadKernels {  // cache rows -> rows of another type; `rows` and `scales` are empty where there are
                       // no scales
+    Kernel<TokenRowsArgs> taken;  // blocks of tokens -> rows, for the next two
     Kernel<ScalesArgs> scales;
     Kernel<PackArgs> rows;     // to f32 [count][V], in element order
     int stride = 0;            // V
     Kernel<AppendArgs> store;  // one row: f32, or the numbers of the cache, to `type`
 };
 
-Status make_read_kernels(CodeCache& cache, const RowKey& row, quire_type type, ReadKernels* kernels);
+Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type type, ReadKernels* kernels);
 
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel);
 // dim: floats, a multiple of the target's lanes.

@@ -39,6 +39,11 @@ int64_t quire_bytes_of(quire_type type, int64_t elements) {
     return bytes;
 }
 
+int64_t quire_block_bytes(quire_format format, int32_t head_dim) {
+    const Status status = check_format("format", format, head_dim);
+    return status.ok() && head_dim > 0 ? block_bytes(format, head_dim) : 0;
+}
+
 quire_status quire_context_create(const quire_context_options* options, quire_context** context) {
     return guarded([&]() -> Status {
         if (context == nullptr) return invalid("context is NULL: must point at a quire_context*");
@@ -156,6 +161,14 @@ quire_status quire_prepare_rotate(const quire_plan* plan, const quire_rotate_arg
 
 quire_status quire_rotary_tables(double theta_base, const quire_tensor* cos, const quire_tensor* sin) {
     return guarded([&] { return fill_rotary_tables(theta_base, cos, sin); });
+}
+
+quire_status quire_repack(const quire_repack_args* args) {
+    return guarded([&]() -> Status {
+        quire_repack_args copy = {};
+        QUIRE_TRY(copy_in("args", args, &copy));
+        return repack(copy);
+    });
 }
 
 quire_status quire_cache_alloc(size_t bytes, void** memory) {

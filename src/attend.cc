@@ -40,6 +40,19 @@ void list_view(const CacheView& cache, const RowView& view, int64_t b, int kv_he
     }
 }
 
+// Addresses of the blocks of those rows, in every kBlockTokens-th entry; `first` begins a block.
+void list_blocks(const CacheView& cache, const RowView& view, int64_t b, int kv_head, int64_t first,
+                 int64_t keys, int64_t entries, const char** out) {
+    for (int64_t i = 0; i < entries;) {
+        const char* block = view.at(b, cache.row(b, first + std::min(i, keys - 1)), kv_head);
+        const int64_t left = cache.page_size == 0 ? entries : cache.page_size - (first + i) % cache.page_size;
+        for (int64_t end = i + left; i < std::min(end, entries); i += kBlockTokens) {
+            out[i] = block;
+            if (i + kBlockTokens < keys) block += view.row_stride;
+        }
+    }
+}
+
 }  // namespace
 
 void Scratch::reserve(size_t floats) {
@@ -66,6 +79,7 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
     count = keys;
     const int64_t entries = std::max(padded(), fill);
     const auto set_side = [&](const RowView& view, const char** out) {
+        if (view.block_shift != 0) return list_blocks(cache, view, b, kv_head, first, keys, entries, out);
         list_view(cache, view, b, kv_head, first, keys, out);
         for (int64_t i = keys; i < entries; ++i) out[i] = out[keys - 1];
     };

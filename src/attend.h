@@ -37,7 +37,7 @@ void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, co
 
 // ---- what both share ----
 
-// Addresses of a range of cache rows of one kv head.
+// Addresses of a range of cache rows of one kv head. Of blocks of tokens: as jit/args.h says, and no scales.
 struct RowAddresses {
     const char *key[jit::kTileKeys], *value[jit::kTileKeys];
     // Of their scales: blocks hold them, and these point to the lists above.

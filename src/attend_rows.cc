@@ -104,6 +104,16 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
     }
 }
 
+// Slots past the last key of a block of tokens hold anything: their weights are to be 0, which 0 * NaN is
+// not.
+void clear_dead_scales(const AttentionPlan& plan, const RowAddresses& block, float* scales) {
+    const int64_t live = block.count % kBlockTokens;
+    if (live == 0 || !token_block_info(plan.spec.value_format.type)) return;
+    const int groups = plan.spec.Dv / plan.spec.value_format.quant_group;
+    float* last = scales + block.count / kBlockTokens * kBlockTokens * groups;
+    for (int g = 0; g < groups; ++g, last += kBlockTokens) std::fill(last + live, last + kBlockTokens, 0.f);
+}
+
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
@@ -134,6 +144,7 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
         for (int64_t r = 0; r < rows; ++r)
             drop(p, item, item.row_begin + r, block.begin, block.count, s.scores + r * kBlock, 1);
     if (kernels.value_scales) kernels.value_scales({block.value_scale, s.value_scales, padded});
+    clear_dead_scales(plan, block, s.value_scales);
     const jit::NextRows prefetched{next.value, next.value_scale};
     if (kernels.weights) {
         kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});

@@ -8,6 +8,7 @@
 
 #include "jit/word_loader.h"
 #include "src/attend.h"
+#include "src/token_rows.h"
 #include "src/transpose.h"
 
 namespace quire {
@@ -38,7 +39,13 @@ struct TileState {
     float* rows;                        // [5][row_stride] query rows as f32 or words, output rows
     float* bias_rows;                   // [4][kTileKeys]
     RowAddresses* addresses;
+    TakenRows taken;  // of blocks of tokens: keys, then values
 };
+
+size_t taken_floats(const AttentionPlan& plan) {
+    return std::max(TakenRows::floats(plan.spec.key_format, Side::key, plan.spec.D),
+                    TakenRows::floats(plan.spec.value_format, Side::value, plan.spec.Dv));
+}
 
 // Floats of a packed key, as f32 or words.
 size_t packed_key(const AttentionPlan& plan) {
@@ -55,8 +62,8 @@ size_t row_stride(const AttentionPlan& plan) { return size_t(std::max(plan.key_s
 size_t max_panels(const AttentionPlan& plan) { return size_t(plan.tile_rows / plan.panel_rows()); }
 
 TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
-    TileState s;
     scratch.reset();
+    TileState s{.taken = {taken_floats(plan), scratch}};
     const size_t lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
     s.panels = scratch.array<Panel>(max_panels(plan));
     s.keys = scratch.floats(keys * packed_key(plan));
@@ -242,13 +249,18 @@ void relate_scales(const AttentionPlan& plan, int64_t count, const TileState& s)
     }
 }
 
-void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, const TileState& s) {
+void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s) {
+    const AttentionSpec& spec = plan.spec;
     const jit::PackKernels& pack = plan.pack;
-    if (pack.key_scales) pack.key_scales({rows.key_scale, s.key_scales, rows.padded()});
-    pack.keys({rows.key, s.key_scales, s.keys, rows.padded()});
-    if (pack.value_scales) pack.value_scales({rows.value_scale, s.value_scales, rows.padded()});
+    const char *const *key = rows.key, *const *key_scale = rows.key_scale;
+    s.taken.take(pack.key_rows, spec.key_format, Side::key, spec.D, rows, &key, &key_scale);
+    if (pack.key_scales) pack.key_scales({key_scale, s.key_scales, rows.padded()});
+    pack.keys({key, s.key_scales, s.keys, rows.padded()});
+    const char *const *value = rows.value, *const *value_scale = rows.value_scale;
+    s.taken.take(pack.value_rows, spec.value_format, Side::value, spec.Dv, rows, &value, &value_scale);
+    if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
     const bool pairs = pack.value_products != jit::Products::floats;
-    pack.values({rows.value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
+    pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
     if (pack.value_products == jit::Products::words) relate_scales(plan, rows.padded(), s);
 }
 
@@ -288,7 +300,8 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t tiles = keys * packed_key(plan) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
                          2 * keys * lanes + 5 * row_stride(plan) + 4 * jit::kTileKeys + 9 * lanes +
-                         max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + 1024;
+                         max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + taken_floats(plan) +
+                         1024;
     return std::max(few, tiles);
 }
 

@@ -17,12 +17,34 @@ Status check_scales(const char* name, const quire_tensor* tensor, const quire_fo
     if (!is_quantised(format)) {
         if (tensor != nullptr)
             return invalid("%s is given: must be NULL where the format is %s", name, type_name(format.type));
-        *view = block_info(format.type) ? rows : RowView{};  // blocks hold their scales
+        const bool inside = block_info(format.type) || token_block_info(format.type);
+        *view = inside ? rows : RowView{};  // blocks hold their scales
         return {};
     }
     return check_rows(name, tensor, format.scale_type,
                       lead.rank() == 2 ? "[B, T, Hk, D / quant_group]" : "[slots, Hk, D / quant_group]",
                       with(lead, Hk, dim / format.quant_group), view);
+}
+
+// Rows of [slots, Hk, dim], or blocks of rows. lead: {slots} or {B, T}, with kAny for what is not known yet.
+Status check_side(const char* name, const quire_tensor* tensor, const quire_format& format, Shape lead,
+                  int Hk, int dim, const char* letters, CacheView* cache, RowView* view) {
+    const bool batched = lead.rank() == 2;
+    if (!token_block_info(format.type))
+        return check_rows(name, tensor, format.type, letters, with(lead, Hk, dim), view);
+    int64_t& slots = lead[lead.rank() - 1];
+    if (slots != kAny && slots % kBlockTokens != 0)
+        return invalid("key has %lld rows: must have a multiple of %d beside a value of %s", (long long)slots,
+                       kBlockTokens, type_name(format.type));
+    if (slots != kAny) slots /= kBlockTokens;
+    QUIRE_TRY(
+        check_rows(name, tensor, format.type,
+                   batched ? "[B, T / 16, Hk, quire_block_bytes]" : "[slots / 16, Hk, quire_block_bytes]",
+                   with(lead, Hk, block_bytes(format, dim)), view));
+    view->block_shift = 4;
+    static_assert(kBlockTokens == 1 << 4);
+    cache->blocks = format.type;
+    return {};
 }
 
 Status check_row_range(const char* name, int64_t begin, int64_t count, int64_t slots) {
@@ -42,13 +64,15 @@ Status check_cache(const CacheTensors& t, const CacheSpec& spec, int64_t B, Cach
     cache->batched = t.key != nullptr && t.key->rank == 4;
     const bool batched = cache->batched;
     Shape lead = batched ? Shape{B, kAny} : Shape{kAny};
-    QUIRE_TRY(check_rows("key", t.key, spec.key_format.type, batched ? "[B, T, Hk, D]" : "[slots, Hk, D]",
-                         with(lead, spec.Hk, spec.D), &cache->key));
+    cache->blocks = QUIRE_NONE;
+    QUIRE_TRY(check_side("key", t.key, spec.key_format, lead, spec.Hk, spec.D,
+                         batched ? "[B, T, Hk, D]" : "[slots, Hk, D]", cache, &cache->key));
     const int rows = lead.rank() - 1;
-    lead[rows] = cache->slots = t.key->shape[rows];
-    QUIRE_TRY(check_rows("value", t.value, spec.value_format.type,
-                         batched ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]", with(lead, spec.Hk, spec.Dv),
-                         &cache->value));
+    if (__builtin_mul_overflow(t.key->shape[rows], int64_t(tokens_of_block(spec.key_format)), &cache->slots))
+        return invalid("key has shape %s: its tokens must fit in 63 bits", shape_text(*t.key).c_str());
+    lead[rows] = cache->slots;
+    QUIRE_TRY(check_side("value", t.value, spec.value_format, lead, spec.Hk, spec.Dv,
+                         batched ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]", cache, &cache->value));
     QUIRE_TRY(check_scales("key_scale", t.key_scale, spec.key_format, lead, spec.Hk, spec.D, cache->key,
                            &cache->key_scale));
     QUIRE_TRY(check_scales("value_scale", t.value_scale, spec.value_format, lead, spec.Hk, spec.Dv,
@@ -68,14 +92,24 @@ Status check_cachestarts(const quire_tensor* cachestarts, int64_t B, int64_t pag
     return {};
 }
 
+Status check_block_start(const char* name, int64_t start, const CacheView& cache) {
+    if (!cache.blocks || start % kBlockTokens == 0) return {};
+    return invalid("%s is %lld: must be a multiple of %d for %s", name, (long long)start, kBlockTokens,
+                   type_name(cache.blocks));
+}
+
 Status check_positions(const CacheView& cache, int64_t b, int64_t keys) {
     // Names are only spelled out when they are needed.
-    const auto bad = [&](int64_t start, int64_t rows) { return start < 0 || start > cache.slots - rows; };
+    const auto bad = [&](int64_t start, int64_t rows) {
+        return start < 0 || start > cache.slots - rows || (cache.blocks && start % kBlockTokens != 0);
+    };
     if (keys == 0) return {};
     if (cache.page_size == 0) {
         const int64_t start = cache.starts(b);
         if (!bad(start, keys)) return {};
-        return check_row_range(("cachestarts[" + std::to_string(b) + "]").c_str(), start, keys, cache.slots);
+        const std::string name = "cachestarts[" + std::to_string(b) + "]";
+        QUIRE_TRY(check_row_range(name.c_str(), start, keys, cache.slots));
+        return check_block_start(name.c_str(), start, cache);
     }
     const int64_t pages = (keys - 1) / cache.page_size + 1;
     if (pages > cache.max_pages)
@@ -84,10 +118,10 @@ Status check_positions(const CacheView& cache, int64_t b, int64_t keys) {
     for (int64_t p = 0; p < pages; ++p) {
         const int64_t start = cache.starts(b, p),
                       used = std::min(cache.page_size, keys - p * cache.page_size);
-        if (bad(start, used))
-            return check_row_range(
-                ("cachestarts[" + std::to_string(b) + ", " + std::to_string(p) + "]").c_str(), start, used,
-                cache.slots);
+        if (!bad(start, used)) continue;
+        const std::string name = "cachestarts[" + std::to_string(b) + ", " + std::to_string(p) + "]";
+        QUIRE_TRY(check_row_range(name.c_str(), start, used, cache.slots));
+        return check_block_start(name.c_str(), start, cache);
     }
     return {};
 }

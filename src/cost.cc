@@ -8,6 +8,7 @@ namespace {
 double bytes_of_numbers(quire_type type, double count) { return count * type_bits(type) / 8; }
 
 double row_bytes(const quire_format& format, int dim) {
+    if (token_block_info(format.type)) return double(block_bytes(format, dim)) / kBlockTokens;
     double bytes = double(bytes_of(format.type, dim));  // of blocks: with their scales
     if (is_quantised(format)) bytes += bytes_of_numbers(format.scale_type, dim / format.quant_group);
     return bytes;

@@ -23,6 +23,8 @@ constexpr FormatInfo kFormats[] = {
     {QUIRE_Q5_0, "q5_0", 0, "ggml's"},
     {QUIRE_Q5_1, "q5_1", 0, "ggml's, with a minimum"},
     {QUIRE_IQ4_NL, "iq4_nl", 0, "ggml's, codes at unequal distances"},
+    {QUIRE_INT8_B16, "int8_b16", 0, "int8 of 16 tokens in the order that decode reads"},
+    {QUIRE_INT4_B16, "int4_b16", 0, "int4 of 16 tokens"},
 };
 
 constexpr float kSmallestScale = 1e-5f;
@@ -58,6 +60,8 @@ int type_bits(quire_type type) {
         case QUIRE_F16:
         case QUIRE_BF16: return 16;
         case QUIRE_INT8:
+        case QUIRE_INT8_B16:
+        case QUIRE_INT4_B16:
         case QUIRE_BOOL: return 8;
         case QUIRE_INT4: return 4;
         default: return 0;
@@ -87,7 +91,7 @@ std::string format_names() {
 
 std::string format_name(const quire_format& format) {
     std::string name = type_name(format.type);
-    if (is_quantised(format))
+    if (is_quantised(format) || token_block_info(format.type))
         name += "_gr" + std::to_string(format.quant_group) + "_" + type_name(format.scale_type);
     return name;
 }
@@ -187,6 +191,25 @@ void encode_row(const quire_format& format, int dim, quire_type input_type, cons
         }
         store_number(format.scale_type, scales, begin / format.quant_group, scale);
     }
+}
+
+void decode_token(const quire_format& format, Side side, int dim, const TokenPlace& at, float* values) {
+    const TokenBlockInfo* info = token_block_info(format.type);
+    if (!info) return decode_row(format, dim, at.row, at.scales, values);
+    std::vector<uint8_t> row(size_t(info->row_bytes(dim)));
+    std::vector<uint16_t> scales(size_t(dim / format.quant_group));
+    take_row(*info, {side, dim, format.quant_group}, at.row, at.token, row.data(), scales.data());
+    decode_row(row_format(format), dim, row.data(), scales.data(), values);
+}
+
+void encode_token(const quire_format& format, Side side, int dim, quire_type input_type, const void* values,
+                  const TokenPlace& at) {
+    const TokenBlockInfo* info = token_block_info(format.type);
+    if (!info) return encode_row(format, dim, input_type, values, at.row, at.scales);
+    std::vector<uint8_t> row(size_t(info->row_bytes(dim)));
+    std::vector<uint16_t> scales(size_t(dim / format.quant_group));
+    encode_row(row_format(format), dim, input_type, values, row.data(), scales.data());
+    place_row(*info, {side, dim, format.quant_group}, row.data(), scales.data(), at.row, at.token);
 }
 
 }  // namespace quire

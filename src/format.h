@@ -7,6 +7,7 @@
 
 #include "quire/quire.h"
 #include "src/blocks.h"
+#include "src/token_blocks.h"
 
 namespace quire {
 
@@ -62,8 +63,23 @@ inline int64_t bytes_of(quire_type type, int64_t elements) {
 bool is_of_nibbles(const quire_format& f);
 // Values that share a scale, 0: none do.
 inline int scale_group(const quire_format& f) {
-    return block_info(f.type) ? kBlockValues : is_quantised(f) ? f.quant_group : 0;
+    return block_info(f.type)                            ? kBlockValues
+           : is_quantised(f) || token_block_info(f.type) ? f.quant_group
+                                                         : 0;
 }
+
+// Blocks of tokens: the format of a plain row, and the bytes of a block. Their tensors are of bytes: [blocks,
+// Hk, bytes of a block].
+inline quire_format row_format(const quire_format& f) {
+    const TokenBlockInfo* info = token_block_info(f.type);
+    return info ? quire_format{info->row_type, f.quant_group, f.scale_type} : f;
+}
+inline int block_bytes(const quire_format& f, int dim) {
+    const TokenBlockInfo* info = token_block_info(f.type);
+    return info ? info->bytes(dim, f.quant_group) : 0;
+}
+// Slots that lie together.
+inline int tokens_of_block(const quire_format& f) { return token_block_info(f.type) ? kBlockTokens : 1; }
 
 // Element i of a packed row of plain numbers (F32, F16, BF16).
 float load_number(quire_type type, const void* base, int64_t i);
@@ -84,5 +100,14 @@ void decode_row(const quire_format& format, int dim, const void* row, const void
 // Stores `dim` values of `input_type`; see quire_append_desc for the arithmetic. Writes row and scales only.
 void encode_row(const quire_format& format, int dim, quire_type input_type, const void* values, void* row,
                 void* scales);
+
+// Where a token's key or value is: its row and scales, or the block that holds it and its number there.
+struct TokenPlace {
+    void *row, *scales;
+    int token;
+};
+void decode_token(const quire_format& format, Side side, int dim, const TokenPlace& at, float* values);
+void encode_token(const quire_format& format, Side side, int dim, quire_type input_type, const void* values,
+                  const TokenPlace& at);
 
 }  // namespace quire

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "jit/byte_loader.h"
+#include "jit/token_qk.h"
+#include "jit/token_rows.h"
 #include "jit/word_loader.h"
 #include "src/precision.h"
 #include "src/select.h"
@@ -25,8 +27,10 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
                     jit::CodeCache& cache) {
     const AttentionSpec& spec = plan->spec;
     jit::RowKey tile_keys = keys, tile_values = values;
-    tile_keys.products = key_tile_products(keys, spec.precision);
-    tile_values.products = value_tile_products(values, spec.precision);
+    tile_keys.format = jit::taken_format(keys.format, Side::key);
+    tile_values.format = jit::taken_format(values.format, Side::value);
+    tile_keys.products = key_tile_products(tile_keys, spec.precision);
+    tile_values.products = value_tile_products(tile_values, spec.precision);
     plan->tile_weight_groups = tile_values.words() ? values.groups() : 0;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
@@ -45,6 +49,8 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
                                         bias ? &plan->tile_bias[vecs] : &plan->tile[vecs]));
     }
     QUIRE_TRY(make_pack_kernels(cache, tile_keys, tile_values, &plan->pack));
+    QUIRE_TRY(make_token_rows(cache, keys, Side::key, &plan->pack.key_rows));
+    QUIRE_TRY(make_token_rows(cache, values, Side::value, &plan->pack.value_rows));
     return make_merge_kernel(cache, *plan->target, plan->value_stride, &plan->merge);
 }
 
@@ -65,6 +71,8 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (lower && jit::has_words(keys.format))
         plan->query_order = jit::word_order(keys.format, keys.dim, target.lanes());
     if (lower && jit::has_words(values.format)) plan->weight_stride = values.weight_stride();
+    if (lower && token_block_info(keys.format.type)) plan->query_order = jit::token_word_order(keys);
+    if (token_block_info(values.format.type)) plan->weight_stride = 2 * values.groups();  // words, or float
     choose_tiles(plan);
     return make_kernels(plan, keys, values, cache);
 }
@@ -89,8 +97,9 @@ Status make_append_plan(const char* name, const AppendSpec& spec, const Target& 
             plan->spec = spec;
             plan->target = &t;
             if (!t.jit()) return {};
-            const jit::AppendKey key{&t, spec.type, spec.key_format, spec.D, spec.key_rotation};
-            const jit::AppendKey value{&t, spec.type, spec.value_format, spec.Dv, spec.value_rotation};
+            const jit::AppendKey key{&t, spec.type, row_format(spec.key_format), spec.D, spec.key_rotation};
+            const jit::AppendKey value{&t, spec.type, row_format(spec.value_format), spec.Dv,
+                                       spec.value_rotation};
             plan->kernel_floats = size_t(std::max(key.scratch_floats(), value.scratch_floats()));
             QUIRE_TRY(make_append_kernel(cache, key, &plan->key));
             return spec.Dv == 0 ? Status() : make_append_kernel(cache, value, &plan->value);
@@ -109,8 +118,8 @@ Status make_read_plan(const ReadSpec& spec, const Target& target, jit::CodeCache
             if (!t.jit()) return {};
             const jit::RowKey key{&t, spec.key_format, spec.D, 0}, value{&t, spec.value_format, spec.Dv, 0};
             plan->scale_stride = std::max(key.scales_stride(), value.scales_stride());
-            QUIRE_TRY(make_read_kernels(cache, key, spec.type, &plan->key));
-            return make_read_kernels(cache, value, spec.type, &plan->value);
+            QUIRE_TRY(make_read_kernels(cache, key, Side::key, spec.type, &plan->key));
+            return make_read_kernels(cache, value, Side::value, spec.type, &plan->value);
         },
         notes);
 }

@@ -15,8 +15,7 @@ double score(const AttentionProblem& p, const std::vector<float>& query, std::ve
     float added = 0;
     for (int term = 0; term < p.num_terms; ++term) add_term(p, p.terms[term], b, i, h, t, 1, &added);
     if (added == -INFINITY) return -INFINITY;
-    decode_row(spec.key_format, spec.D, p.cache.key.at(b, row, h / spec.group()),
-               p.cache.key_scale.at(b, row, h / spec.group()), key->data());
+    decode_token(spec.key_format, Side::key, spec.D, p.cache.key_at(b, row, h / spec.group()), key->data());
     double s = 0;
     for (int d = 0; d < spec.D; ++d) s += double(query[size_t(d)]) * double((*key)[size_t(d)]);
     s *= double(spec.scale);
@@ -27,12 +26,12 @@ double score(const AttentionProblem& p, const std::vector<float>& query, std::ve
 
 // A rotated row is float32 from there on.
 void store_row(quire_type type, const Rotation& rotation, const Rotary::Row& angles, int dim,
-               const void* numbers, const quire_format& format, void* row, void* scales) {
-    if (!rotation) return encode_row(format, dim, type, numbers, row, scales);
+               const void* numbers, const quire_format& format, Side side, const TokenPlace& to) {
+    if (!rotation) return encode_token(format, side, dim, type, numbers, to);
     std::vector<float> values;
     for (int d = 0; d < dim; ++d) values.push_back(load_number(type, numbers, d));
     rotate_row(rotation, dim, angles.cos, angles.sin, values.data());
-    encode_row(format, dim, QUIRE_F32, values.data(), row, scales);
+    encode_token(format, side, dim, QUIRE_F32, values.data(), to);
 }
 
 }  // namespace
@@ -61,8 +60,8 @@ void attend_row(const AttentionProblem& p, int64_t b, int64_t i, int h) {
         float factor = 1;
         if (p.dropout) p.drop(b, i, h, t, 1, &factor, 1);
         const int64_t row = p.cache.row(b, t);
-        decode_row(spec.value_format, spec.Dv, p.cache.value.at(b, row, h / spec.group()),
-                   p.cache.value_scale.at(b, row, h / spec.group()), value.data());
+        decode_token(spec.value_format, Side::value, spec.Dv, p.cache.value_at(b, row, h / spec.group()),
+                     value.data());
         for (int d = 0; d < spec.Dv; ++d)
             sums[size_t(d)] += weight * double(factor) * double(value[size_t(d)]);
         total += weight;
@@ -80,25 +79,25 @@ void append_row(const AppendProblem& p, int64_t b, int64_t i, int h) {
     const int64_t token = p.row_of(b, i), row = p.cache.row(b, p.first_position(b) + i);
     const Rotary::Row angles = p.rotary ? p.rotary.row(p.position(b, i)) : Rotary::Row{};
     store_row(spec.type, spec.key_rotation, angles, spec.D, p.new_key.at(b, token, h), spec.key_format,
-              p.cache.key.at(b, row, h), p.cache.key_scale.at(b, row, h));
+              Side::key, p.cache.key_at(b, row, h));
     if (spec.Dv > 0)
         store_row(spec.type, spec.value_rotation, angles, spec.Dv, p.new_value.at(b, token, h),
-                  spec.value_format, p.cache.value.at(b, row, h), p.cache.value_scale.at(b, row, h));
+                  spec.value_format, Side::value, p.cache.value_at(b, row, h));
 }
 
 void read_row(const ReadProblem& p, int64_t b, int64_t t, int h) {
     const ReadSpec& spec = *p.spec;
     const int64_t row = p.cache.row(b, t);
-    const auto read = [&](const quire_format& format, int dim, const RowView& from, const RowView& scale,
+    const auto read = [&](const quire_format& format, Side side, int dim, const TokenPlace& from,
                           const RowView& to) {
         std::vector<float> values(static_cast<size_t>(dim));
-        decode_row(format, dim, from.at(b, row, h), scale.at(b, row, h), values.data());
+        decode_token(format, side, dim, from, values.data());
         for (int r = 0; r < spec.repeat; ++r)
             for (int d = 0; d < dim; ++d)
                 store_number(spec.type, to.at(b, p.row_of(b, t), h * spec.repeat + r), d, values[size_t(d)]);
     };
-    read(spec.key_format, spec.D, p.cache.key, p.cache.key_scale, p.key);
-    read(spec.value_format, spec.Dv, p.cache.value, p.cache.value_scale, p.value);
+    read(spec.key_format, Side::key, spec.D, p.cache.key_at(b, row, h), p.key);
+    read(spec.value_format, Side::value, spec.Dv, p.cache.value_at(b, row, h), p.value);
 }
 
 }  // namespace quire::portable

@@ -5,6 +5,7 @@
 #include "jit/args.h"
 #include "jit/byte_loader.h"
 #include "jit/tile_words.h"
+#include "jit/token_rows.h"
 #include "jit/word_loader.h"
 
 namespace quire {
@@ -70,9 +71,16 @@ double word_operations_of_values(const jit::RowKey& key) {
     return (key.vecs() * (interleave + mixed + key.rows * dot) + weights) / 2;
 }
 
+// Blocks of tokens: words always pay (docs/performance.md: 73 to 80 % of the instructions), and there are no
+// bytes.
+jit::Products token_products(quire_precision precision) {
+    return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::floats : jit::Products::words;
+}
+
 }  // namespace
 
 jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
+    if (token_block_info(key.format.type)) return token_products(precision);
     jit::Products best = jit::Products::floats;
     double operations = float_operations(key);
     const auto consider = [&](jit::Products products, bool possible, double (*count)(const jit::RowKey&)) {
@@ -89,6 +97,7 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
 
 // Never bytes: probabilities of eight bits add more than `medium` allows for.
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
+    if (token_block_info(key.format.type)) return token_products(precision);
     if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
     const bool pays = word_operations_of_values(key) < kWorthIt * float_operations(key);
     return pays ? jit::Products::words : jit::Products::floats;
@@ -106,7 +115,7 @@ jit::Products value_tile_products(const jit::RowKey& key, quire_precision precis
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {
     if (spec.precision == QUIRE_PRECISION_HIGHEST) return "";
-    const auto side = [&](const quire_format& format, int dim,
+    const auto side = [&](Side side, const quire_format& format, int dim,
                           jit::Products (*products)(const jit::RowKey&, quire_precision),
                           jit::Products (*of_tiles)(const jit::RowKey&, quire_precision)) {
         std::string high, medium;
@@ -116,14 +125,15 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         };
         for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group())
             add(products({&target, format, dim, r}, spec.precision), std::to_string(r));
-        if (target.jit()) add(of_tiles({&target, format, dim, 0}, spec.precision), "more");
+        if (target.jit())
+            add(of_tiles({&target, jit::taken_format(format, side), dim, 0}, spec.precision), "more");
         if (!medium.empty()) medium = "medium for " + medium + "query rows";
         if (!high.empty()) high = "high for " + high + "query rows";
         if (medium.empty() && high.empty()) return std::string("highest");
         return medium + (medium.empty() || high.empty() ? "" : " and ") + high;
     };
-    return "precision: keys " + side(spec.key_format, spec.D, key_products, key_tile_products) + ", values " +
-           side(spec.value_format, spec.Dv, value_products, value_tile_products) +
+    return "precision: keys " + side(Side::key, spec.key_format, spec.D, key_products, key_tile_products) +
+           ", values " + side(Side::value, spec.value_format, spec.Dv, value_products, value_tile_products) +
            "; all else runs as highest\n";
 }
 

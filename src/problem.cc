@@ -128,6 +128,10 @@ Status check_keys(const quire_attention_args& args, AttentionProblem* p) {
             return invalid("kvstarts[%lld] is %lld: must be at most the rows of key, %lld", (long long)p->B,
                            (long long)p->keys_at.begin(p->B), (long long)cache.slots);
         cache.starts = p->keys_at.given;
+        for (int64_t b = 0; cache.starts && b < p->B; ++b)
+            if (p->keys(b) > 0 && cache.blocks && cache.starts(b) % kBlockTokens != 0)
+                return check_block_start(("kvstarts[" + std::to_string(b) + "]").c_str(), cache.starts(b),
+                                         cache);
         return {};
     }
     QUIRE_TRY(check_cachestarts(args.cachestarts, p->B, spec.page_size, &cache));

@@ -5,6 +5,20 @@
 
 namespace quire {
 
+namespace {
+
+Status check_token_blocks(const char* name, const quire_format& format, int dim) {
+    if (format.quant_group < 8 || format.quant_group % 8 != 0 || dim % format.quant_group != 0)
+        return invalid("%s.quant_group is %d: must be a multiple of 8 that divides the head size, %d, for %s",
+                       name, format.quant_group, dim, type_name(format.type));
+    if (format.scale_type != QUIRE_F16)
+        return invalid("%s.scale_type is %s: must be f16 for %s", name, type_text(format.scale_type).c_str(),
+                       type_name(format.type));
+    return {};
+}
+
+}  // namespace
+
 Status check_format(const char* name, const quire_format& format, int dim) {
     const FormatInfo* info = format_info(format.type);
     if (info == nullptr)
@@ -14,6 +28,7 @@ Status check_format(const char* name, const quire_format& format, int dim) {
     if (dim % whole != 0)
         return invalid("%s.type is %s: needs a head size that is a multiple of %d, got %d", name, info->name,
                        whole, dim);
+    if (token_block_info(format.type)) return check_token_blocks(name, format, dim);
     if (info->max_code == 0) return {};
     if (format.quant_group < 1 || dim % format.quant_group != 0)
         return invalid("%s.quant_group is %d: must divide the head size, %d", name, format.quant_group, dim);
@@ -31,7 +46,8 @@ Status check_activation_type(const char* name, quire_type type) {
 
 // Fields that do not count are zero, so that equal formats compare equal.
 quire_format plain(const quire_format& format) {
-    return is_quantised(format) ? format : quire_format{format.type, 0, QUIRE_NONE};
+    return is_quantised(format) || token_block_info(format.type) ? format
+                                                                 : quire_format{format.type, 0, QUIRE_NONE};
 }
 
 Status check_appendable(const char* name, const quire_format& format) {
@@ -56,7 +72,14 @@ Status check_head_dims(int head_dim, int value_head_dim, int* Dv) {
     return {};
 }
 
-constexpr int64_t kMaxPageSize = int64_t(1) << 30;
+Status check_page_size(int64_t page_size, const CacheSpec& spec) {
+    QUIRE_TRY(check_range("page_size", page_size, 0, int64_t(1) << 30));
+    for (const quire_format& format : {spec.key_format, spec.value_format})
+        if (page_size % tokens_of_block(format) != 0)
+            return invalid("page_size is %lld: must be a multiple of %d for %s", (long long)page_size,
+                           kBlockTokens, type_name(format.type));
+    return {};
+}
 
 }  // namespace
 
@@ -83,7 +106,7 @@ Status check_attention_desc(const quire_attention_desc& desc, AttentionSpec* spe
     if (!(desc.logits_soft_cap >= 0) || std::isinf(desc.logits_soft_cap))
         return invalid("logits_soft_cap is %g: must be finite and >= 0", double(desc.logits_soft_cap));
     s.soft_cap = desc.logits_soft_cap;
-    QUIRE_TRY(check_range("page_size", desc.page_size, 0, kMaxPageSize));
+    QUIRE_TRY(check_page_size(desc.page_size, s));
     s.page_size = desc.page_size;
     QUIRE_TRY(check_range("precision", desc.precision, QUIRE_PRECISION_HIGHEST, QUIRE_PRECISION_MEDIUM));
     s.precision = desc.precision;
@@ -149,7 +172,7 @@ Status check_append_desc(const quire_append_desc& desc, AppendSpec* spec) {
     QUIRE_TRY(check_appendable("value_format", desc.value_format));
     s.key_format = plain(desc.key_format);
     s.value_format = plain(desc.value_format);
-    QUIRE_TRY(check_range("page_size", desc.page_size, 0, kMaxPageSize));
+    QUIRE_TRY(check_page_size(desc.page_size, s));
     s.page_size = desc.page_size;
     QUIRE_TRY(check_rotation(desc.rotary, desc.rotary_dim, s.D, &s.key_rotation));
     QUIRE_TRY(check_hadamard("hadamard_keys", desc.hadamard_keys, "head_dim", s.D, &s.key_rotation));

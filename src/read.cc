@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/portable.h"
+#include "src/token_rows.h"
 
 namespace quire {
 namespace {
@@ -10,16 +11,21 @@ namespace {
 constexpr int64_t kKeys = jit::kTileKeys;  // positions of an item
 
 // Keys or values of the positions in `rows`.
-struct Side {
+struct Source {
     const jit::ReadKernels& kernels;
+    const quire_format& format;
+    Side side;
+    int dim;
     const char* const* rows;
     const char* const* scales;
     const RowView& to;
 };
 
 void read_side(const ReadPlan& plan, const ReadProblem& p, int64_t b, int kv_head, const RowAddresses& block,
-               const Side& side, float* values, float* scales) {
+               Source from_side, TakenRows& taken, float* values, float* scales) {
+    Source& side = from_side;
     const jit::ReadKernels& kernels = side.kernels;
+    taken.take(kernels.taken, side.format, side.side, side.dim, block, &side.rows, &side.scales);
     if (kernels.scales) kernels.scales({side.scales, scales, block.padded()});
     if (kernels.rows) kernels.rows({side.rows, scales, values, block.count});
     for (int64_t i = 0; i < block.count; ++i) {
@@ -33,11 +39,17 @@ void read_side(const ReadPlan& plan, const ReadProblem& p, int64_t b, int kv_hea
     }
 }
 
+size_t taken_floats(const ReadPlan& plan) {
+    return std::max(TakenRows::floats(plan.spec.key_format, Side::key, plan.spec.D),
+                    TakenRows::floats(plan.spec.value_format, Side::value, plan.spec.Dv));
+}
+
 }  // namespace
 
 size_t scratch_floats(const ReadPlan& plan) {
     const size_t addresses = sizeof(RowAddresses) / sizeof(float);
-    return size_t(kKeys) * size_t(plan.row_stride() + plan.scale_stride) + addresses + 256;
+    return size_t(kKeys) * size_t(plan.row_stride() + plan.scale_stride) + addresses + taken_floats(plan) +
+           256;
 }
 
 void Reader::build(const ReadPlan& plan, const ReadProblem& problem) {
@@ -67,9 +79,14 @@ void Reader::run_item(int64_t index, Scratch& scratch) const {
     float* values = scratch.floats(size_t(kKeys * plan.row_stride()));
     float* scales = scratch.floats(size_t(kKeys * plan.scale_stride) + 16);
     block.set(p.cache, b, kv_head, begin, count, 0);
-    read_side(plan, p, b, kv_head, block, {plan.key, block.key, block.key_scale, p.key}, values, scales);
-    read_side(plan, p, b, kv_head, block, {plan.value, block.value, block.value_scale, p.value}, values,
-              scales);
+    TakenRows taken(taken_floats(plan), scratch);
+    const ReadSpec& spec = plan.spec;
+    read_side(plan, p, b, kv_head, block,
+              {plan.key, spec.key_format, Side::key, spec.D, block.key, block.key_scale, p.key}, taken,
+              values, scales);
+    read_side(plan, p, b, kv_head, block,
+              {plan.value, spec.value_format, Side::value, spec.Dv, block.value, block.value_scale, p.value},
+              taken, values, scales);
 }
 
 }  // namespace quire

@@ -37,7 +37,10 @@ struct RowView {  // one head's vector of a row
     char* base = nullptr;
     int64_t row_stride = 0, head_stride = 0;
     int64_t batch_stride = 0;  // 0: rows are numbered over all sequences
-    char* at(int64_t row, int64_t head) const { return base + row * row_stride + head * head_stride; }
+    int block_shift = 0;  // 2^block_shift rows are a block, at one address, and row_stride is that of blocks
+    char* at(int64_t row, int64_t head) const {
+        return base + (row >> block_shift) * row_stride + head * head_stride;
+    }
     char* at(int64_t b, int64_t row, int64_t head) const { return at(row, head) + b * batch_stride; }
 };
 

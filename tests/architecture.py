@@ -19,15 +19,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # so are patterns joined by | (a context owns its executor, which reports to it).
 ORDER = """
     include/quire/quire
-    src/half src/status src/blocks src/format src/target src/dropout src/rotation
+    src/half src/status src/blocks src/token_blocks src/format src/target src/dropout src/rotation
     jit/args jit/code_memory jit/notes jit/code_cache jit/vtune jit/perf jit/zydis jit/listing \
         jit/emitter* jit/math jit/row_loader* jit/word_loader jit/byte_loader \
         jit/kernel_key jit/prefetch jit/qk* jit/softmax jit/weights jit/pv* jit/rotate \
         jit/quantise|jit/append jit/pack \
-        jit/tile* jit/merge jit/decode jit/prefill jit/dump jit/kernels
+        jit/tile* jit/token* jit/merge jit/decode jit/prefill jit/dump jit/kernels
     src/tensors src/cache_view src/problem* src/portable src/select src/precision src/plan src/schedule \
-        src/combine src/transpose src/cache_memory src/attend* src/append src/copy src/read src/dense \
-        src/project src/cost src/diagnostics src/arena src/execute|src/context
+        src/combine src/transpose src/cache_memory src/attend*|src/token_rows src/append src/copy src/read \
+        src/dense src/project src/cost src/diagnostics src/arena src/execute|src/context
     src/ops/*
     src/api_calls src/api*
 """

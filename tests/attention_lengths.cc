@@ -63,6 +63,35 @@ TEST(AttentionLengths, AllBlocks) {
         }
 }
 
+// Blocks of tokens that are filled in part, of every length up to past two of them; the window begins in
+// their middle. What they hold past the end is NaN (tests/support/tensors.h).
+TEST(AttentionLengths, QuickTokenBlocks) {
+    for (const quire_type type : token_block_types())
+        for (int64_t T = 1; T <= 40; ++T) {
+            Case c = small(quantised(type, 8, QUIRE_F16), 24);
+            c.placement = Placement::pages;
+            c.page_size = T % 3 == 0 ? 16 : 32;
+            c.precision = T % 2 == 0 ? QUIRE_PRECISION_HIGHEST : QUIRE_PRECISION_HIGH;
+            c.H = 4;
+            c.causal = true;
+            c.has_window = T % 4 == 3;
+            c.window_left = int(T % 13);
+            c.sequences = {{1, T}, {2, T + 1}, {11, T + 128}};
+            c.seed = uint64_t(T);
+            Tensors tensors(c);
+            for (const Target* target : jit_targets()) {
+                Way way;
+                way.target = target->name;
+                const Outcome got = run(tensors, way);
+                c.clean = true;
+                Tensors clean(c);
+                EXPECT_TRUE(got == run(clean, way)) << c << " on " << target->name;
+                c.clean = false;
+                if (c.precision == QUIRE_PRECISION_HIGHEST) check(tensors, {target});
+            }
+        }
+}
+
 // All head sizes up to past four vectors: every tail of every loader and of the output.
 TEST(AttentionLengths, AllHeadSizes) {
     for (int D = 1; D <= 70; ++D) {

@@ -41,12 +41,14 @@ std::vector<Case> bases() {
     high.precision = QUIRE_PRECISION_HIGH;
     Case medium = base(plain_format(QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16));
     medium.precision = QUIRE_PRECISION_MEDIUM;
+    Case blocks = base(quantised(QUIRE_INT8_B16, 8, QUIRE_F16), quantised(QUIRE_INT4_B16, 16, QUIRE_F16));
+    blocks.precision = QUIRE_PRECISION_HIGH;
     return {high,
+            blocks,
             base(plain_format(QUIRE_F32), plain_format(QUIRE_F32)),
             base(quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, 16, QUIRE_F16)),
             alibi,
-            masked,
-            medium};
+            masked};
 }
 
 Outcome run_on(const Case& c, const Target& target) {

@@ -11,7 +11,12 @@
 #include "jit/qk.h"
 #include "jit/softmax.h"
 #include "jit/tile_products.h"
+#include "jit/token_pv.h"
+#include "jit/token_qk.h"
+#include "jit/token_rows.h"
+#include "jit/token_weights.h"
 #include "tests/code_check.h"
+#include "tests/support/kernel_rows.h"
 
 namespace quire::test {
 namespace {
@@ -38,7 +43,7 @@ std::vector<quire_format> formats_of(int dim) {
     const FormatInfo* table = format_table(&count);
     for (size_t i = 0; i < count; ++i) {
         const quire_type type = table[i].type;
-        if (dim % type_size(type).elements != 0) continue;
+        if (dim % type_size(type).elements != 0 || token_block_info(type)) continue;
         if (table[i].max_code == 0) {
             list.push_back({type, 0, QUIRE_NONE});
             continue;
@@ -102,6 +107,28 @@ TEST_F(Decode, RowKernels) {
                     check("decode_pv", key, jit::generate_pv);
                 }
             }
+}
+
+TEST_F(Decode, TokenKernels) {
+    for (const Target* target : generated_targets())
+        for (int dim : {8, 40, 576})
+            for (quire_type type : {QUIRE_INT8_B16, QUIRE_INT4_B16})
+                for (int group : {8, 40, dim}) {
+                    if (dim % group != 0) continue;
+                    RowKey key{target, {type, group, QUIRE_F16}, dim, 0};
+                    check("token_scales", key, jit::generate_token_scales);
+                    for (const Side side : {Side::key, Side::value})
+                        check(*target, key.name("token_rows"),
+                              [&](Bytes* bytes) { return jit::generate_token_rows(key, side, bytes); });
+                    for (int rows : kRows)
+                        for (bool words : {false, true}) {
+                            key.rows = rows;
+                            key.products = words_if(words);
+                            check("token_qk", key, jit::generate_token_qk);
+                            check("token_weights", key, jit::generate_token_weights);
+                            check("token_pv", key, jit::generate_token_pv);
+                        }
+                }
 }
 
 TEST_F(Decode, Append) {

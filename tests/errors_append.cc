@@ -18,8 +18,8 @@ TEST(ErrorsAppend, Descriptor) {
          "value_head_dim is -1: must be 0 to 1024"},
         {"type bool", [](Call& c) { c.desc.type = QUIRE_BOOL; }, "type is bool: must be f32, f16 or bf16"},
         {"key format bool", [](Call& c) { c.desc.key_format.type = QUIRE_BOOL; },
-         "key_format.type is bool: must be f32, f16, bf16, int8, int4, q8_0, q4_0, q4_1, q5_0, q5_1 or "
-         "iq4_nl"},
+         "key_format.type is bool: must be f32, f16, bf16, int8, int4, q8_0, q4_0, q4_1, q5_0, q5_1, "
+         "iq4_nl, int8_b16 or int4_b16"},
         {"groups of 3", [](Call& c) { c.desc.key_format.quant_group = 3; },
          "key_format.quant_group is 3: must divide the head size, 16"},
         {"scale type int8", [](Call& c) { c.desc.key_format.scale_type = QUIRE_INT8; },

@@ -31,11 +31,11 @@ TEST(ErrorsAttention, Descriptor) {
         {"unknown type", [](Call& c) { c.desc.type = quire_type(77); },
          "type is 77: must be f32, f16 or bf16"},
         {"key format of indices", [](Call& c) { c.desc.key_format.type = QUIRE_INT64; },
-         "key_format.type is int64: must be f32, f16, bf16, int8, int4, q8_0, q4_0, q4_1, q5_0, q5_1 or "
-         "iq4_nl"},
+         "key_format.type is int64: must be f32, f16, bf16, int8, int4, q8_0, q4_0, q4_1, q5_0, q5_1, "
+         "iq4_nl, int8_b16 or int4_b16"},
         {"unknown value format", [](Call& c) { c.desc.value_format.type = quire_type(-1); },
-         "value_format.type is -1: must be f32, f16, bf16, int8, int4, q8_0, q4_0, q4_1, q5_0, q5_1 or "
-         "iq4_nl"},
+         "value_format.type is -1: must be f32, f16, bf16, int8, int4, q8_0, q4_0, q4_1, q5_0, q5_1, "
+         "iq4_nl, int8_b16 or int4_b16"},
         {"quant_group 0", [](Call& c) { c.desc.key_format.quant_group = 0; },
          "key_format.quant_group is 0: must divide the head size, 16"},
         {"negative quant_group", [](Call& c) { c.desc.key_format.quant_group = -8; },

@@ -129,6 +129,37 @@ TEST(KernelsAppend, QuickSameBits) {
     }
 }
 
+// Into blocks of tokens that hold others already, and whose tokens share bytes (int4 values): more tokens
+// than a work item has, from the middle of a block to the middle of another, on any threads.
+TEST(KernelsAppend, QuickBlocksFilledInPart) {
+    for (const quire_type type : {QUIRE_INT8_B16, QUIRE_INT4_B16})
+        for (const int Hk : {1, 6}) {
+            Case c;
+            c.type = type == QUIRE_INT8_B16 ? QUIRE_F32 : QUIRE_F16;
+            c.Hk = c.H = Hk;
+            c.D = 40;
+            c.Dv = 24;
+            c.placement = Placement::pages;
+            c.key_format = c.value_format = quantised(type, 8, QUIRE_F16);
+            c.sequences = {{1, 9}, {90, 130}, {0, 3}, {3, 17}, {17, 47}, {1, 16}, {1, 17}};
+            for (const Target* target : targets()) {
+                Append append(c);
+                append.forget();
+                append.spoil();
+                const Append::Bytes wanted = append.expected();
+                for (const int threads : {1, 2, 0, -2, -3, -5}) {
+                    Way way;
+                    way.target = target->name;
+                    way.threads = std::max(threads, 1);
+                    way.slices = std::max(-threads, 0);
+                    append.forget();
+                    append.run(way);
+                    EXPECT_TRUE(append.same(wanted)) << "on " << way.name();
+                }
+            }
+        }
+}
+
 // The kernel alone: row, scales and scratch of exactly the documented length, each against a guard page; a
 // spoilt caller.
 TEST(KernelsAppend, QuickKernelAlone) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "jit/byte_loader.h"
+#include "jit/token_qk.h"
 #include "jit/word_loader.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/run.h"
@@ -16,6 +17,10 @@ namespace {
 
 constexpr int kBlock = jit::kBlock;
 constexpr float kCap = 3;  // in log2 units
+
+bool can_be_words(const quire_format& format) {
+    return jit::has_words(format) || token_block_info(format.type);
+}
 
 struct Setup {
     const Target* target;
@@ -33,7 +38,7 @@ struct Setup {
 
 bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
     if (products == jit::Products::bytes) return jit::has_bytes(shape.format, target);
-    return products == jit::Products::floats || jit::has_words(shape.format);
+    return products == jit::Products::floats || can_be_words(shape.format);
 }
 
 jit::Products key_products(const Setup& setup) {
@@ -48,10 +53,10 @@ public:
           flush_(flush),
           key_{setup.target, setup.keys.format, setup.keys.dim, setup.rows, key_products(setup)},
           value_{setup.target, setup.values.format, setup.values.dim, setup.rows,
-                 words_if(setup.products != jit::Products::floats && jit::has_words(setup.values.format))},
+                 words_if(setup.products != jit::Products::floats && can_be_words(setup.values.format))},
           random_(setup.rows, uint64_t(setup.keys.dim)),
           keys_(key_, kBlock + kSecond, &random_, flush),
-          values_(value_, kBlock + kSecond, &random_, flush) {
+          values_(value_, kBlock + kSecond, &random_, flush, Side::value) {
         const Status made = make_decode_kernels(test_code_cache(), key_, value_, setup.scores, &kernels_);
         EXPECT_TRUE(made.ok()) << setup.name() << ": " << made.message();
         const size_t R = size_t(setup_.rows), V = size_t(key_.padded());
@@ -112,7 +117,9 @@ private:
     void round_query() {
         if (key_.products == jit::Products::bytes) round_to_bytes();
         if (!key_.words()) return;
-        const std::vector<int> order = jit::word_order(key_.format, key_.dim, setup_.target->lanes());
+        const std::vector<int> order = token_block_info(key_.format.type)
+                                           ? jit::token_word_order(key_)
+                                           : jit::word_order(key_.format, key_.dim, setup_.target->lanes());
         std::vector<int16_t> words;
         std::vector<float> factors;
         for (int r = 0; r < setup_.rows; ++r) {
@@ -233,24 +240,35 @@ private:
             poisoned_call<jit::ScalesArgs>(kernels_.value_scales,
                                            {address(value_scale_rows), value_scales.as<float>(), padded},
                                            around.entry);
-        const size_t weights_length = R * size_t(value_.weight_stride());
-        const size_t room = size_t(setup_.target->lanes());  // a vector more may be read
+        const bool tokens = token_block_info(value_.format.type) != nullptr;
+        if (tokens) clear_dead(count, value_scales.as<float>());
+        // As pairs of words; blocks of tokens may have floats.
+        const size_t weights_length =
+            R * size_t(tokens ? value_.groups() * (value_.words() ? 1 : 2) : value_.weight_stride());
+        const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read
         GuardedBuffer weights = array(weights_length * kBlock / 2 + room, around.scratch, flush_),
                       factors = array(weights_length + room, around.scratch, flush_);
-        if (value_.words())
+        if (kernels_.weights)
             poisoned_call<jit::WeightsArgs>(kernels_.weights,
                                             {scores.as<float>(), value_scales.as<float>(),
                                              weights.as<int16_t>(), factors.as<float>(), padded},
                                             around.entry);
         poisoned_call<jit::PvArgs>(kernels_.pv,
-                                   {value_.words() ? weights.data() : scores.data(),
+                                   {kernels_.weights ? weights.data() : scores.data(),
                                     address(value_rows),
-                                    value_.words() ? factors.as<float>() : value_scales.as<float>(),
+                                    kernels_.weights ? factors.as<float>() : value_scales.as<float>(),
                                     rescale.as<float>(),
                                     output.as<float>(),
                                     padded,
                                     {address(next), address(next)}},
                                    around.entry);
+    }
+
+    // As src/attend_rows.cc: what is past the last key has weight 0.
+    void clear_dead(int count, float* scales) const {
+        for (int t = count; t < padded_keys(count); ++t)
+            for (int g = 0; g < value_.groups(); ++g)
+                scales[(t / kBlockTokens * value_.groups() + g) * kBlockTokens + t % kBlockTokens] = 0;
     }
 
     const Setup setup_;
@@ -283,6 +301,8 @@ void check_shapes(const std::vector<const Target*>& on, size_t step, jit::Produc
         std::vector<RowShape> shapes;
         for (const RowShape& shape : row_shapes())
             if (can_be(shape, *target, products)) shapes.push_back(shape);
+        for (const RowShape& shape : token_shapes())
+            if (can_be(shape, *target, products)) shapes.push_back(shape);
         for (size_t i = 0; i < shapes.size(); i += step)
             check_setup({target,
                          shapes[i],
@@ -313,6 +333,10 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {quantised(QUIRE_INT4, 44, QUIRE_F32), 132},
                                           {plain_format(QUIRE_Q8_0), 128},
                                           {plain_format(QUIRE_Q5_1), 64},
+                                          {quantised(QUIRE_INT8_B16, 8, QUIRE_F16), 72},
+                                          {quantised(QUIRE_INT8_B16, 576, QUIRE_F16), 576},
+                                          {quantised(QUIRE_INT4_B16, 24, QUIRE_F16), 72},
+                                          {quantised(QUIRE_INT4_B16, 32, QUIRE_F16), 128},
                                           {plain_format(QUIRE_IQ4_NL), 96}})
                 for (const jit::Products products :
                      {jit::Products::floats, jit::Products::words, jit::Products::bytes})

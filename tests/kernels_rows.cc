@@ -21,7 +21,7 @@ TEST(KernelsRows, QuickReadBack) {
             for (const quire_type type : {QUIRE_F32, QUIRE_F16}) {
                 const jit::RowKey key{target, shape.format, shape.dim, 0};
                 jit::ReadKernels kernels;
-                ASSERT_TRUE(make_read_kernels(test_code_cache(), key, type, &kernels).ok());
+                ASSERT_TRUE(make_read_kernels(test_code_cache(), key, Side::key, type, &kernels).ok());
                 Random random(81, uint64_t(shape.dim));
                 const KernelRows rows(key, kCount, &random, Flush::end);
                 const GuardedBuffer addresses = rows.rows(0, kCount, kCount),

@@ -77,7 +77,9 @@ std::vector<quire_format> formats() {
             plain_format(QUIRE_Q8_0),
             plain_format(QUIRE_Q4_0),
             plain_format(QUIRE_F32),
-            plain_format(QUIRE_BF16)};
+            plain_format(QUIRE_BF16),
+            quantised(QUIRE_INT8_B16, 32, QUIRE_F16),
+            quantised(QUIRE_INT4_B16, 8, QUIRE_F16)};
 }
 
 // With dot products of bfloat16 tiles of any format are of them.
@@ -100,7 +102,7 @@ void check(const Case& c, const Target& target, Lower* lower) {
         const double high = error(c, QUIRE_PRECISION_HIGH, data, target);
         const double medium = error(c, QUIRE_PRECISION_MEDIUM, data, target);
         const quire_type type = c.key_format.type;
-        const bool is_int4 = type == QUIRE_INT4 || type == QUIRE_Q4_0;
+        const bool is_int4 = type == QUIRE_INT4 || type == QUIRE_Q4_0 || type == QUIRE_INT4_B16;
         EXPECT_LT(high, data == Data::normal ? 1e-4 : 2.5e-4)
             << c << " on " << target.name << ", data " << int(data);
         EXPECT_LT(medium, data == Data::normal ? (is_int4 ? 0.016 : 0.007) : 0.015)

@@ -200,9 +200,8 @@ QUIRE_PROPERTY(PropertySame, AppendThenAttend, 150) {
                     CacheSide& side = value ? concatenated.value : concatenated.key;
                     const quire_tensor& from = value ? append.new_value : append.new_key;
                     const int64_t slot = concatenated.slot(b, s.keys - s.queries + i);
-                    encode_row(side.format, side.dim, c.type,
-                               element(from, concatenated.first_token(b) + i, head), side.row(slot, head),
-                               side.scales_of(slot, head));
+                    encode_token(side.format, side.side, side.dim, c.type,
+                                 element(from, concatenated.first_token(b) + i, head), side.at(slot, head));
                 }
     }
     RC_ASSERT(run(concatenated, way) == got);

@@ -26,6 +26,10 @@ SHAPE = "--once --threads 1 --heads 8 --kv-heads 2 --head-dim 128"
 RUNS = {
     "decode": f"{FORMATS} --kv-len 500 --warm 1",
     "decode of lower precision": "--cache int8,int4 --kv-len 500 --warm 1 --precision high,medium",
+    "decode of blocks": "--cache int8_b16,int4_b16 --group 8,32 --kv-len 500 --warm 1",
+    "decode of blocks, lower precision": "--cache int8_b16,int4_b16 --kv-len 500 --warm 1 --precision high",
+    "prefill of blocks": "--cache int8_b16,int4_b16 --group 32 --query-len 10 --kv-len 150",
+    "append to blocks": "--op append --cache int8_b16,int4_b16 --group 32 --query-len 20 --kv-len 500",
     "prefill": "--cache f32,int8,int4 --group 32 --query-len 10 --kv-len 150",
     "prefill of lower precision": "--cache int8,int4 --group 32 --query-len 10 --kv-len 150 --precision high",
     "append": "--op append --cache f32,f16,int8,int4 --group 8,32 --query-len 20 --kv-len 500",

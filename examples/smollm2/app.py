@@ -72,6 +72,7 @@ def new_cache(model: Llama, options: argparse.Namespace, name: str, lengths: lis
         num_pages=sum(-(-length // options.page_size) for length in lengths),
         page_size=options.page_size,
         quant_group=options.quant_group,
+        blocks=options.blocks and FORMATS[name].quant_bit > 0,
     )
 
 

@@ -60,7 +60,10 @@ class CacheBatch:
 
 
 class PagedCache:
-    """cache [L, 2, Hk, MaxT, D] (int4: D / 2 bytes) and scale [L, 2, Hk, MaxT, D / quant_group]: layout 3."""
+    """cache [L, 2, Hk, MaxT, D] (int4: D / 2 bytes) and scale [L, 2, Hk, MaxT, D / quant_group]: layout 3.
+
+    With blocks: cache [L, 2, Hk, MaxT / 16, bytes of a block of 16 tokens], which has the scales.
+    """
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class PagedCache:
         num_pages: int,
         page_size: int = 64,
         quant_group: int = 32,
+        blocks: bool = False,
     ):
         p = parameters
         rows = (p.num_layer, 2, p.num_kv_heads, num_pages * page_size)
@@ -77,11 +81,18 @@ class PagedCache:
         self.num_pages = num_pages
         self.page_size = page_size
         self.bytes_per_token = cache_format.bytes_per_token(p, quant_group)
-        self.cache = quire.cache_alloc(
-            (*rows, p.head_dim // cache_format.values_per_element), cache_format.dtype
-        )
+        self._formats = {}
+        if blocks:
+            name = f"int{cache_format.quant_bit}_b16_g{quant_group}"
+            self._formats = dict(key_format=name, value_format=name)
+            shape = (*rows[:3], rows[3] // 16, quire.block_bytes(name, p.head_dim))
+            self.cache = quire.cache_alloc(shape, np.uint8)
+        else:
+            self.cache = quire.cache_alloc(
+                (*rows, p.head_dim // cache_format.values_per_element), cache_format.dtype
+            )
         self.scale = None
-        if cache_format.quant_bit:
+        if cache_format.quant_bit and not blocks:
             self.scale = np.zeros((*rows, p.head_dim // quant_group), np.float16)
         self._pool = PagePool(num_pages, page_size)
         self._promised = 0  # pages that running sequences may still take
@@ -145,8 +156,8 @@ class PagedCache:
         self, batch: CacheBatch, layer: int, query: np.ndarray, key: np.ndarray, value: np.ndarray
     ) -> np.ndarray:
         """Stores key and value [n, Hk, D]; the attention of query [n, H, D] over the cache: [n, H, D]."""
-        if self.format.rotated:
-            return self._attend_rotated(batch, layer, query, key, value)
+        if self.format.rotated or self._formats:
+            return self._attend_in_two_calls(batch, layer, query, key, value)
         return quire.pmx.dynamic_batching.multi_head_cache_attention(
             query,
             key,
@@ -164,25 +175,38 @@ class PagedCache:
             **self._attributes,
         )
 
-    def _attend_rotated(
+    def _attend_in_two_calls(
         self, batch: CacheBatch, layer: int, query: np.ndarray, key: np.ndarray, value: np.ndarray
     ) -> np.ndarray:
-        """The same by the general operators: append rotates, and queries and outputs are rotated to match."""
-        sides = [self.cache[layer, side].swapaxes(0, 1) for side in (0, 1)]  # [MaxT, Hk, D]
-        sides += [self.scale[layer, side].swapaxes(0, 1) for side in (0, 1)]
-        rows = dict(seqstarts=batch.seqstarts, cachestarts=batch.cachestarts, page_size=self.page_size)
+        """The same by the general operators: append may rotate, and then queries and outputs are to match."""
+        sides = [self.cache[layer, side].swapaxes(0, 1) for side in (0, 1)]  # [MaxT, Hk, D], or blocks
+        if self.scale is not None:
+            sides += [self.scale[layer, side].swapaxes(0, 1) for side in (0, 1)]
+        rows = dict(
+            seqstarts=batch.seqstarts,
+            cachestarts=batch.cachestarts,
+            page_size=self.page_size,
+            **self._formats,
+        )
+        rotated = self.format.rotated
         quire.append(
-            key, value, *sides, start_pos=batch.start_pos, hadamard_keys=True, hadamard_values=True, **rows
+            key,
+            value,
+            *sides,
+            start_pos=batch.start_pos,
+            hadamard_keys=rotated,
+            hadamard_values=rotated,
+            **rows,
         )
         output, _ = quire.attention(
-            quire.rotate(query, hadamard=True),
+            quire.rotate(query, hadamard=True) if rotated else query,
             *sides,
             kvstarts=batch.kvstarts,
             is_causal=True,
             decoding_batches=batch.decoding_batches,
             **rows,
         )
-        return quire.rotate(output, hadamard=True, output=output)
+        return quire.rotate(output, hadamard=True, output=output) if rotated else output
 
     def _grow_one(self, sequence: CachedSequence, count: int) -> None:
         needed = self.pages_for(sequence.length + count)

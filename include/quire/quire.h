@@ -90,7 +90,11 @@ typedef QUIRE_ENUM(quire_type) {
     QUIRE_Q4_1 = 11,  /* 20 */
     QUIRE_Q5_0 = 12,  /* 22 */
     QUIRE_Q5_1 = 13,  /* 24 */
-    QUIRE_IQ4_NL = 14 /* 18 */
+    QUIRE_IQ4_NL = 14, /* 18 */
+    /* quire's own blocks of 16 tokens of a kv head, codes and scales, in the order in which decode reads them:
+     * docs/formats.md. Of keys and values only; an element of such a tensor is a byte */
+    QUIRE_INT8_B16 = 15,
+    QUIRE_INT4_B16 = 16
 } quire_type;
 
 #define QUIRE_MAX_RANK 8
@@ -238,12 +242,22 @@ QUIRE_API quire_status quire_cache_free(void *memory, size_t bytes);
 /* How rows of keys or values are stored: `type` F32, F16, BF16 (quant_group and scale_type are ignored), or INT8,
  * INT4 with quant_group (divides the head size) and scale_type (F32 or F16): the value is code * scale. Or a type of
  * blocks, Q8_0 to IQ4_NL, where 32 divides the head size: there are no tensors of scales then, and quant_group and
- * scale_type are ignored. Keys and values are each of their own format. */
+ * scale_type are ignored. Keys and values are each of their own format.
+ * INT8_B16 and INT4_B16 store what INT8 and INT4 do, in blocks of 16 tokens of a kv head (decode reads them faster):
+ * quant_group is a multiple of 8 and divides the head size, scale_type is F16, and scales lie in the blocks, so that
+ * there are no tensors of them. `key` is then of bytes, [slots / 16, Hk, quire_block_bytes] or [B, T / 16, Hk,
+ * quire_block_bytes], `value` likewise. Slots, positions and lengths count tokens as ever: slot s is token s % 16 of
+ * block s / 16; page_size and every row where a sequence or a page begins are multiples of 16. What a block holds for
+ * tokens past the end of a sequence does not count. */
 typedef struct quire_format {
     quire_type type;
     int32_t quant_group;
     quire_type scale_type;
 } quire_format;
+
+/* Bytes of a block of 16 tokens of one kv head, with their scales. 0 where the type is none of INT8_B16 and INT4_B16,
+ * or the format and the head size do not go together. */
+QUIRE_API int64_t quire_block_bytes(quire_format format, int32_t head_dim);
 
 typedef struct quire_attention_desc {
     size_t struct_size;
@@ -418,6 +432,26 @@ typedef struct quire_append_args {
 QUIRE_API quire_status quire_append(const quire_plan *plan, const quire_append_args *args);
 QUIRE_API quire_status quire_prepare_append(const quire_plan *plan, const quire_append_args *args,
                                             quire_run **run);
+
+/* ---- quire_repack -------------------------------------------------------------------------------------- */
+
+/* Moves tokens of one side (keys or values) of a cache between plain rows, in any of PMX's layouts, and blocks of 16
+ * tokens: the same codes and scales in other places, so that there and back is the same bytes. Rows row_begin ..
+ * row_begin + count - 1 and slots slot_begin .. slot_begin + count - 1 of the blocks are each other's; with pages, a
+ * call for each page. Runs in the caller's thread. Only the side that is written changes, and of it only those
+ * tokens. */
+typedef struct quire_repack_args {
+    size_t struct_size;
+    const quire_tensor *rows;   /* [slots, Hk, D], INT8 or INT4 */
+    const quire_tensor *scales; /* [slots, Hk, D / G], F16 */
+    const quire_tensor *blocks; /* [blocks, Hk, quire_block_bytes], INT8_B16 for INT8, INT4_B16 for INT4 */
+    int32_t is_value;           /* 0: blocks of keys, 1: of values, whose order differs */
+    int32_t to_rows;            /* 0: blocks are written, 1: rows and scales */
+    int64_t row_begin;
+    int64_t slot_begin;         /* any, also within a block */
+    int64_t count;              /* tokens, >= 0 */
+} quire_repack_args;
+QUIRE_API quire_status quire_repack(const quire_repack_args *args);
 
 /* ---- quire_merge_states -------------------------------------------------------------------------------- */
 

@@ -32,6 +32,8 @@ Args:
     hadamard_keys: True: keys are multiplied by a Hadamard matrix after that, which makes int4 lose less; queries must
         be, too: quire.rotate(query, hadamard=True).
     hadamard_values: True: values are; quire.rotate(output, hadamard=True) then gives what attention means.
+    key_format, value_format: of uint8 keys and values: "int8_b16_gN" or "int4_b16_gN", blocks of 16 tokens as in
+        quire.attention, without key_scale and value_scale; None: the array's type tells.
     context: a quire.Context; None: the default one.
 
 Batches of one length: new_key [B, S, Hk, D] and new_value [B, S, Hk, Dv] (then no seqstarts). Either form is stored in rows
@@ -56,7 +58,7 @@ void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key
             nb::handle seqstarts_array, nb::handle start_pos_array, nb::handle cachestarts_array,
             nb::handle page_size, nb::handle positions_array, nb::handle rotary, nb::handle rotary_cos_array,
             nb::handle rotary_sin_array, nb::handle hadamard_keys, nb::handle hadamard_values,
-            nb::handle context_object) {
+            nb::handle key_format, nb::handle value_format, nb::handle context_object) {
     Context& context = Context::of(context_object);
     Tensor positions(positions_array, optional_index_input("positions"));
     Tensor rotary_cos(rotary_cos_array, optional_input("rotary_cos", bit(QUIRE_F32)));
@@ -73,6 +75,8 @@ void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key
     new_value.require_rank(new_key.rank(), new_key.rank() == 4 ? "[B, S, Hk, Dv]" : "[n, Hk, Dv]");
     if (key.rank() != 4) key.require_rank(3, "[slots, Hk, D] or [B, T, Hk, D]");
     value.require_rank(key.rank(), key.rank() == 4 ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]");
+    const int32_t key_group = take_blocks(key_format, "key_format", &key),
+                  value_group = take_blocks(value_format, "value_format", &value);
     nb::object rows = rows_of(cachestarts_array, new_key, key, seqstarts, page_size);
     Tensor cachestarts(rows, optional_index_input("cachestarts"));
 
@@ -81,8 +85,8 @@ void append(nb::handle new_key_array, nb::handle new_value_array, nb::handle key
     desc.head_dim = to_int32(new_key.last_dimension(), "new_key's head size");
     desc.value_head_dim = to_int32(new_value.last_dimension(), "new_value's head size");
     desc.type = new_key.type();
-    desc.key_format = format_of(key, "key", key_scale, "key_scale");
-    desc.value_format = format_of(value, "value", value_scale, "value_scale");
+    desc.key_format = format_of(key, "key", key_scale, "key_scale", key_group);
+    desc.value_format = format_of(value, "value", value_scale, "value_scale", value_group);
     desc.page_size = to_int32(page_size, "page_size");
     desc.rotary = to_rotary(rotary);
     desc.rotary_dim = rotary_dim_of(desc.rotary, rotary_cos);
@@ -115,7 +119,8 @@ void bind_append(nb::module_& module) {
            arg("start_pos") = nb::none(), arg("cachestarts") = nb::none(), nb::kw_only(),
            arg("page_size") = 0, arg("positions") = nb::none(), arg("rotary") = nb::none(),
            arg("rotary_cos") = nb::none(), arg("rotary_sin") = nb::none(), arg("hadamard_keys") = false,
-           arg("hadamard_values") = false, arg("context") = nb::none());
+           arg("hadamard_values") = false, arg("key_format") = nb::none(), arg("value_format") = nb::none(),
+           arg("context") = nb::none());
 }
 
 }  // namespace quire_python

@@ -22,6 +22,9 @@ Args:
         two values a byte (see quire.pack_int4), with a last dimension of half the length.
         Or uint8: ggml's blocks of 32 values, with key_format and value_format, and a last dimension of their
         bytes (q8_0: D / 32 * 34).
+        Or uint8 [slots / 16, Hk, bytes]: blocks of 16 tokens, as quire.append stores them and decode reads them fastest,
+        with key_format and value_format "int8_b16_gN" or "int4_b16_gN" (N values share a scale; a multiple of 8),
+        and bytes from quire.block_bytes. Rows where sequences and pages begin are multiples of 16 then, as is page_size.
     key_scale, value_scale: [slots, Hk, D / G] float32 or float16, where the key or value is quantised: one
         for each G values, which are the stored value times it.
     seqstarts: [B + 1] integers: where a sequence's queries begin; the last is n. None: one sequence.
@@ -45,8 +48,8 @@ Args:
     attn_mask_slopes: [H]: attn_mask is multiplied by it, head by head; -inf hides all the same. Not with a bool mask.
     page_size: tokens in a page of the cache; 0: no pages.
     precision: "highest", "high" or "medium".
-    key_format, value_format: of uint8 keys and values: "q8_0", "q4_0", "q4_1", "q5_0", "q5_1" or "iq4_nl"; None: the
-        array's type tells.
+    key_format, value_format: of uint8 keys and values: "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "int8_b16_gN" or
+        "int4_b16_gN"; None: the array's type tells.
     return_lse: also return the logarithm of the softmax's sum.
     out: array of the output's shape and the query's type to write to; None: a new NumPy array.
     context: a quire.Context; None: the default one.
@@ -129,17 +132,18 @@ nb::tuple attention(nb::handle query_array, nb::handle key_array, nb::handle val
     if (query.rank() != 4) query.require_rank(3, "[n, H, D] or [B, S, H, D]");
     if (key.rank() != 4) key.require_rank(3, "[slots, Hk, D] or [B, T, Hk, D]");
     value.require_rank(key.rank(), key.rank() == 4 ? "[B, T, Hk, Dv]" : "[slots, Hk, Dv]");
-    take_blocks(key_format, "key_format", &key);
-    take_blocks(value_format, "value_format", &value);
+    const int32_t key_group = take_blocks(key_format, "key_format", &key),
+                  value_group = take_blocks(value_format, "value_format", &value);
+    const int64_t value_head_dim = head_size(value, "value", value_group);
 
     auto desc = default_desc<quire_attention_desc, quire_attention_desc_init>();
     desc.num_heads = to_int32(query.shape(query.rank() - 2), "query's number of heads");
     desc.num_kv_heads = to_int32(key.shape(key.rank() - 2), "key's number of heads");
     desc.head_dim = to_int32(query.last_dimension(), "query's head size");
-    desc.value_head_dim = to_int32(value.last_dimension(), "value's head size");
+    desc.value_head_dim = to_int32(value_head_dim, "value's head size");
     desc.type = query.type();
-    desc.key_format = format_of(key, "key", key_scale, "key_scale");
-    desc.value_format = format_of(value, "value", value_scale, "value_scale");
+    desc.key_format = format_of(key, "key", key_scale, "key_scale", key_group);
+    desc.value_format = format_of(value, "value", value_scale, "value_scale", value_group);
     desc.scale = to_softmax_scale(scale, "scale");
     desc.is_causal = to_bool(is_causal, "is_causal");
     desc.is_alibi = to_bool(is_alibi, "is_alibi");
@@ -149,7 +153,7 @@ nb::tuple attention(nb::handle query_array, nb::handle key_array, nb::handle val
     desc.causal_corner = to_causal_corner(causal_corner);
     desc.precision = to_precision(precision);
 
-    nb::object output = output_array(out, query, value.last_dimension());
+    nb::object output = output_array(out, query, value_head_dim);
     nb::object lse = to_bool(return_lse, "return_lse") ? lse_array(query) : nb::none();
     Tensor output_tensor(output, in_place("out", bit(query.type())));
     Tensor lse_tensor(lse, optional_in_place("lse", bit(QUIRE_F32)));

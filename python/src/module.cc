@@ -55,6 +55,7 @@ NB_MODULE(_quire, module) {
     bind_append(module);
     bind_rotate(module);
     bind_merge_states(module);
+    bind_repack(module);
     bind_cache_memory(module);
     nb::module_ pmx = module.def_submodule("pmx", "OpenPPL PMX operators.");
     nb::module_ dynamic_batching = pmx.def_submodule("dynamic_batching", "Operators over ragged batches.");

@@ -34,6 +34,7 @@ void bind_attention(nanobind::module_& module);
 void bind_append(nanobind::module_& module);
 void bind_rotate(nanobind::module_& module);
 void bind_merge_states(nanobind::module_& module);
+void bind_repack(nanobind::module_& module);
 void bind_cache_memory(nanobind::module_& module);
 void bind_pmx_dynamic(nanobind::module_& module);
 void bind_pmx_static(nanobind::module_& module);

@@ -163,6 +163,16 @@ void Tensor::take_as_blocks(quire_type type, const char* name) {
     view_.type = type;
 }
 
+void Tensor::take_as_token_blocks(quire_type type, const char* name) {
+    if (view_.type != QUIRE_INT4)
+        fail(name_,
+             std::string("has type ") + type_name(view_.type) + ": must be uint8, the bytes of " + name);
+    const int32_t last = view_.rank - 1;
+    view_.shape[last] /= 2;
+    for (int32_t i = 0; i < last; ++i) view_.strides[i] /= 2;
+    view_.type = type;
+}
+
 bool Tensor::import(nb::handle object, const Role& role) {
     if (PyObject_CheckBuffer(object.ptr())) {
         if (!is_known_bfloat16(object) && import_buffer(object, role)) return true;

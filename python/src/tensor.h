@@ -67,6 +67,9 @@ public:
     // type.
     void take_as_blocks(quire_type type, const char* name);
 
+    // The same of blocks of tokens, whose elements are bytes.
+    void take_as_token_blocks(quire_type type, const char* name);
+
     // Throws unless there are `rank` dimensions; `letters` tells the shape that is wanted: "[n, H, D]".
     void require_rank(int32_t rank, const char* letters) const;
 

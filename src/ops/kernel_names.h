@@ -22,6 +22,8 @@ public:
         add(k.pv);
     }
     void add(const jit::PackKernels& k) {
+        add(k.key_rows);
+        add(k.value_rows);
         add(k.key_scales);
         add(k.keys);
         add(k.value_scales);
@@ -34,6 +36,7 @@ public:
         add(k.pv);
     }
     void add(const jit::ReadKernels& k) {
+        add(k.taken);
         add(k.scales);
         add(k.rows);
         add(k.store);

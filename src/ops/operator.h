@@ -137,6 +137,7 @@ Status make_mindspore(const quire_mindspore_multi_head_attention_desc& desc, qui
 Status prepare_mindspore(const quire_plan& plan, const quire_mindspore_multi_head_attention_args& args,
                          Run* run);
 
+Status repack(const quire_repack_args& args);
 Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, const quire_tensor* output_b,
                     const quire_tensor* lse_b, const quire_tensor* output, const quire_tensor* lse);
 

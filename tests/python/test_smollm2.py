@@ -110,6 +110,31 @@ def test_bytes_per_token_are_those_of_the_arrays(name):
     assert cache.bytes_per_token * 48 == total
 
 
+# The same codes and scales, elsewhere: the same numbers but for the order of float32 sums.
+@pytest.mark.parametrize("name", ["int8", "int4", "int4r"])
+def test_blocks_of_tokens_answer_as_rows_do(name):
+    rng = np.random.default_rng(3)
+    steps = [[(20, 20), (3, 3)], [(21, 1), (4, 1)], [(40, 19), (5, 1)]]
+    made = [
+        PagedCache(FORMATS[name], TINY, num_pages=6, page_size=16, quant_group=8, blocks=blocks)
+        for blocks in (False, True)
+    ]
+    assert made[1].scale is None and made[1].bytes_per_token * 96 == made[1].cache.nbytes
+    joined = [[cache.join(40), cache.join(10)] for cache in made]
+    for step in steps:
+        counts = [new for _, new in step]
+        n = sum(counts)
+        query = rng.normal(size=(n, TINY.num_heads, TINY.head_dim)).astype(np.float32)
+        key, value = (
+            rng.normal(size=(n, TINY.num_kv_heads, TINY.head_dim)).astype(np.float32) for _ in range(2)
+        )
+        rows, blocks = (
+            cache.attend(cache.grow(sequences, counts, 0), 1, query, key, value)
+            for cache, sequences in zip(made, joined, strict=True)
+        )
+        np.testing.assert_allclose(blocks, rows, rtol=1e-5, atol=1e-5)
+
+
 # ---- the scheduler, with a tiny model ----------------------------------------------------------------------
 
 

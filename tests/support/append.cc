@@ -81,8 +81,8 @@ void Append::spoil(const quire_tensor& view, const quire_format& format, Random*
 
 void Append::spoil() {
     Random random(tensors.spec.seed, kSpoil);
-    spoil(new_key, tensors.spec.key_format, &random);
-    spoil(new_value, tensors.spec.value_format, &random);
+    spoil(new_key, row_format(tensors.spec.key_format), &random);
+    spoil(new_value, row_format(tensors.spec.value_format), &random);
 }
 
 void Append::for_each_new_row(const std::function<void(int64_t, int64_t, int)>& body) const {
@@ -116,10 +116,11 @@ Append::Bytes Append::expected() const {
             const auto inside = [&](const GuardedBuffer& buffer, void* at, bool scales) {
                 return bytes_of(bytes, value, scales).data() + (static_cast<char*>(at) - buffer.as<char>());
             };
-            void* scales =
-                is_quantised(side.format) ? inside(side.scales, side.scales_of(slot, head), true) : nullptr;
-            encode_row(side.format, side.dim, tensors.spec.type, element(input, token, head),
-                       inside(side.rows, side.row(slot, head), false), scales);
+            TokenPlace to = side.at(slot, head);
+            to.row = inside(side.rows, to.row, false);
+            if (to.scales) to.scales = inside(side.scales, to.scales, true);
+            encode_token(side.format, side.side, side.dim, tensors.spec.type, element(input, token, head),
+                         to);
         }
     });
     return bytes;

@@ -62,6 +62,13 @@ void Case::visible(int64_t b, int64_t i, int64_t* begin, int64_t* end) const {
     *end = std::max(*end, *begin);
 }
 
+void Case::fit_to_blocks() {
+    const int step = int(row_step());
+    if (step == 1) return;
+    page_size = (page_size + step - 1) / step * step;
+    if (placement == Placement::dense && B() > 1) placement = Placement::offsets;
+}
+
 std::string Case::name() const {
     std::ostringstream out;
     out << type_name(type) << " k:" << format_name(key_format) << " v:" << format_name(value_format) << " H"
@@ -108,6 +115,15 @@ std::vector<quire_type> block_types() {
     const FormatInfo* table = format_table(&count);
     for (size_t i = 0; i < count; ++i)
         if (block_info(table[i].type)) types.push_back(table[i].type);
+    return types;
+}
+
+std::vector<quire_type> token_block_types() {
+    std::vector<quire_type> types;
+    size_t count = 0;
+    const FormatInfo* table = format_table(&count);
+    for (size_t i = 0; i < count; ++i)
+        if (token_block_info(table[i].type)) types.push_back(table[i].type);
     return types;
 }
 

@@ -1,5 +1,6 @@
 // A problem of quire_attention as a test writes it down. Letters as in quire.h.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <iosfwd>
 #include <string>
@@ -57,6 +58,10 @@ struct Case {
     uint64_t order_seed = 1;  // of the order of sequences or pages
 
     int group() const { return H / Hk; }
+    // Rows of the cache that a sequence or a page takes are a multiple of this.
+    int64_t row_step() const { return std::max(tokens_of_block(key_format), tokens_of_block(value_format)); }
+    // Makes page_size and placement those that blocks of tokens can have.
+    void fit_to_blocks();
     bool has_slopes() const { return mask_slopes && mask_rank != 0 && mask_type != QUIRE_BOOL; }
     int64_t B() const { return int64_t(sequences.size()); }
     int64_t n() const;               // query tokens of all sequences
@@ -81,6 +86,8 @@ quire_format quantised(quire_type type, int group, quire_type scale_type);
 
 // Formats whose scales are in their rows.
 std::vector<quire_type> block_types();
+// Of blocks of tokens.
+std::vector<quire_type> token_block_types();
 
 quire_attention_desc desc_of(const Case& c);
 

@@ -14,13 +14,15 @@ struct FormatChoice {
     quire_type scales;
 };
 const FormatChoice kFormats[] = {
-    {QUIRE_F32, 0, QUIRE_NONE},  {QUIRE_F16, 0, QUIRE_NONE},    {QUIRE_BF16, 0, QUIRE_NONE},
-    {QUIRE_INT8, 1, QUIRE_F32},  {QUIRE_INT8, kOdd, QUIRE_F16}, {QUIRE_INT8, 8, QUIRE_F16},
-    {QUIRE_INT8, 32, QUIRE_F32}, {QUIRE_INT8, 64, QUIRE_F16},   {QUIRE_INT8, kWholeRow, QUIRE_F32},
-    {QUIRE_INT4, 1, QUIRE_F16},  {QUIRE_INT4, kOdd, QUIRE_F32}, {QUIRE_INT4, 8, QUIRE_F32},
-    {QUIRE_INT4, 32, QUIRE_F16}, {QUIRE_INT4, 64, QUIRE_F32},   {QUIRE_INT4, kWholeRow, QUIRE_F16},
-    {QUIRE_Q8_0, 0, QUIRE_NONE}, {QUIRE_Q4_0, 0, QUIRE_NONE},   {QUIRE_Q4_1, 0, QUIRE_NONE},
-    {QUIRE_Q5_0, 0, QUIRE_NONE}, {QUIRE_Q5_1, 0, QUIRE_NONE},   {QUIRE_IQ4_NL, 0, QUIRE_NONE},
+    {QUIRE_F32, 0, QUIRE_NONE},     {QUIRE_F16, 0, QUIRE_NONE},      {QUIRE_BF16, 0, QUIRE_NONE},
+    {QUIRE_INT8, 1, QUIRE_F32},     {QUIRE_INT8, kOdd, QUIRE_F16},   {QUIRE_INT8, 8, QUIRE_F16},
+    {QUIRE_INT8, 32, QUIRE_F32},    {QUIRE_INT8, 64, QUIRE_F16},     {QUIRE_INT8, kWholeRow, QUIRE_F32},
+    {QUIRE_INT4, 1, QUIRE_F16},     {QUIRE_INT4, kOdd, QUIRE_F32},   {QUIRE_INT4, 8, QUIRE_F32},
+    {QUIRE_INT4, 32, QUIRE_F16},    {QUIRE_INT4, 64, QUIRE_F32},     {QUIRE_INT4, kWholeRow, QUIRE_F16},
+    {QUIRE_Q8_0, 0, QUIRE_NONE},    {QUIRE_Q4_0, 0, QUIRE_NONE},     {QUIRE_Q4_1, 0, QUIRE_NONE},
+    {QUIRE_Q5_0, 0, QUIRE_NONE},    {QUIRE_Q5_1, 0, QUIRE_NONE},     {QUIRE_IQ4_NL, 0, QUIRE_NONE},
+    {QUIRE_INT8_B16, 8, QUIRE_F16}, {QUIRE_INT8_B16, 32, QUIRE_F16}, {QUIRE_INT8_B16, kWholeRow, QUIRE_F16},
+    {QUIRE_INT4_B16, 8, QUIRE_F16}, {QUIRE_INT4_B16, 32, QUIRE_F16}, {QUIRE_INT4_B16, kWholeRow, QUIRE_F16},
 };
 constexpr int kFormatCount = int(std::size(kFormats));
 
@@ -47,7 +49,9 @@ quire_format format_of(const FormatChoice& choice) { return {choice.type, choice
 // The group for this head size; the whole row where the wanted group does not divide.
 bool fit_format(quire_format* format, int dim) {
     if (dim % type_size(format->type).elements != 0) return false;
-    if (!is_quantised(*format)) return true;
+    const bool tokens = token_block_info(format->type) != nullptr;
+    if (tokens && dim % 8 != 0) return false;
+    if (!is_quantised(*format) && !tokens) return true;
     int& group = format->quant_group;
     if (group == kOdd)
         for (group = 15; dim % group != 0;) group -= 2;
@@ -134,6 +138,7 @@ void add_options(Cover* cover) {
 }
 
 bool fit(Case* c, double most_multiplications) {
+    c->fit_to_blocks();
     return fit_format(&c->key_format, c->D) && fit_format(&c->value_format, c->Dv) &&
            c->decoding_batches <= c->B() && c->multiplications() <= most_multiplications;
 }

@@ -24,11 +24,16 @@ void fill_blocks(const BlockInfo& block, size_t bytes, Random* random, uint8_t* 
 
 }  // namespace
 
-KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush)
-    : scales_in_rows_(block_info(key.format.type) != nullptr) {
+KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush, Side side)
+    : scales_in_rows_(block_info(key.format.type) || token_block_info(key.format.type)),
+      step_(tokens_of_block(key.format)) {
     for (int i = 0; i < count; ++i) {
         std::vector<float> numbers(size_t(key.dim));
         for (float& x : numbers) x = random->normal();
+        if (step_ > 1) {
+            add_to_block(key, side, flush, &numbers);
+            continue;
+        }
         rows_.emplace_back(size_t(key.row_bytes()), flush);
         void* scales = nullptr;
         if (is_quantised(key.format)) {
@@ -46,11 +51,32 @@ KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush 
     }
 }
 
+// What is never written keeps NaN scales.
+void KernelRows::add_to_block(const jit::RowKey& key, Side side, Flush flush, std::vector<float>* numbers) {
+    const int token = count() % step_;
+    if (token == 0) {
+        rows_.emplace_back(size_t(block_bytes(key.format, key.dim)), flush);
+        rows_.back().fill_with<uint16_t>(0x7e01);
+    }
+    rows_.back().allow_access();
+    const TokenPlace at{rows_.back().data(), nullptr, token};
+    encode_token(key.format, side, key.dim, QUIRE_F32, numbers->data(), at);
+    decode_token(key.format, side, key.dim, at, numbers->data());
+    rows_.back().forbid_writes();
+    values_.push_back(std::move(*numbers));
+}
+
 GuardedBuffer KernelRows::rows(int first, int count, int length) const {
+    if (step_ > 1) {
+        std::vector<const void*> list(size_t(length), reinterpret_cast<const void*>(0x10));
+        for (int i = 0; i < length; i += step_)
+            list[size_t(i)] = rows_[size_t((first + std::min(i, count - 1)) / step_)].data();
+        return GuardedBuffer::of(list);
+    }
     return addresses(rows_, first, count, length);
 }
 GuardedBuffer KernelRows::scales(int first, int count, int length) const {
-    return addresses(scales_in_rows_ ? rows_ : scales_, first, count, length);
+    return scales_in_rows_ ? rows(first, count, length) : addresses(scales_, first, count, length);
 }
 
 GuardedBuffer KernelRows::nowhere(int length) {
@@ -73,6 +99,15 @@ std::vector<RowShape> row_shapes() {
     for (quire_type type : block_types())
         for (int dim : {32, 64, 96, 128, 576}) shapes.push_back({plain_format(type), dim});
     shapes.push_back({quantised(QUIRE_INT8, 9, QUIRE_F32), 45});
+    return shapes;
+}
+
+std::vector<RowShape> token_shapes() {
+    std::vector<RowShape> shapes;
+    for (quire_type type : token_block_types())
+        for (int dim : {8, 40, 64, 80, 128, 576})
+            for (int group : {8, 16, 32, 40, dim})
+                if (dim % group == 0) shapes.push_back({quantised(type, group, QUIRE_F16), dim});
     return shapes;
 }
 

@@ -28,18 +28,22 @@ GuardedBuffer array(size_t count, T value, Flush flush) {
 
 class KernelRows {
 public:
-    KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush);
+    KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush, Side side = Side::key);
 
     int count() const { return int(values_.size()); }
     const std::vector<float>& values(int row) const { return values_[size_t(row)]; }  // dequantised
-    // Addresses of `length` rows from `first` on, the last of `count` rows repeated.
+    // Addresses of `length` rows from `first` on, the last of `count` rows repeated. Blocks of tokens, which
+    // begin at `first`: the address of each once, between addresses that nothing may touch.
     GuardedBuffer rows(int first, int count, int length) const;
     GuardedBuffer scales(int first, int count, int length) const;
     // Addresses that only a prefetch may touch.
     static GuardedBuffer nowhere(int length);
 
 private:
+    void add_to_block(const jit::RowKey& key, Side side, Flush flush, std::vector<float>* numbers);
+
     const bool scales_in_rows_;
+    const int step_;  // rows of a buffer of rows_
     std::vector<GuardedBuffer> rows_, scales_;
     std::vector<std::vector<float>> values_;
 };
@@ -51,6 +55,8 @@ struct RowShape {
     int dim;
 };
 std::vector<RowShape> row_shapes();
+// The same of blocks of tokens.
+std::vector<RowShape> token_shapes();
 
 // A code cache for the test's kernels, one for the whole program.
 jit::CodeCache& test_code_cache();

@@ -33,6 +33,10 @@ T between(T low, T high) {
 quire_format draw_format(int dim, bool cached) {
     if (!cached && dim % kBlockValues == 0 && chance(40))
         return plain_format(*rc::gen::elementOf(block_types()));
+    if (dim % 8 == 0 && chance(15)) {
+        const int group = chance(50) ? 8 : dim % 32 == 0 ? 32 : dim;
+        return quantised(*rc::gen::elementOf(token_block_types()), group, QUIRE_F16);
+    }
     const auto type =
         one_of({QUIRE_F32, QUIRE_F16, QUIRE_BF16, QUIRE_INT8, QUIRE_INT8, QUIRE_INT4, QUIRE_INT4});
     if (type != QUIRE_INT8 && type != QUIRE_INT4) return plain_format(type);
@@ -132,6 +136,7 @@ Case draw_case(const Draw& draw) {
         c.sequences.push_back(s);
     }
     shorten(draw, &c);
+    c.fit_to_blocks();
     if (chance(35)) c.precision = one_of({QUIRE_PRECISION_HIGH, QUIRE_PRECISION_MEDIUM});
     draw_layout(&c);
     c.seed = between<uint64_t>(1, 1000);
@@ -182,6 +187,7 @@ rc::Gen<Way> ways() {
 void move_in_memory(Case* c) {
     c->placement = one_of({Placement::dense, Placement::offsets, Placement::pages, Placement::pages});
     c->page_size = one_of({1, 3, 7, 16, 128});
+    c->fit_to_blocks();
     draw_layout(c);
 }
 

@@ -47,7 +47,8 @@ void fill_dead(bool clean, GuardedBuffer* buffer, quire_type type) {
     if (clean) return buffer->fill(0);
     const uint32_t f32[] = {0x7fc00001, 0x7f800000, 0xffc00000, 0xff800000};
     const uint16_t f16[] = {0x7e01, 0x7c00, 0xfe00, 0xfc00}, bf16[] = {0x7fc1, 0x7f80, 0xffc0, 0xff80};
-    if (block_info(type)) return buffer->fill(f16, sizeof f16);  // every scale and minimum
+    if (block_info(type) || token_block_info(type))
+        return buffer->fill(f16, sizeof f16);  // every scale and minimum
     const uint8_t codes[] = {0x80, 0x88, 0x7f, 0x08, 0x9b};
     switch (type) {
         case QUIRE_F32: return buffer->fill(f32, sizeof f32);
@@ -76,26 +77,30 @@ size_t extent(const quire_tensor& view) {
 
 // ---- CacheSide ----
 
-void* CacheSide::row(int64_t slot, int head) const { return element(rows_view, slot, head); }
-void* CacheSide::scales_of(int64_t slot, int head) const {
-    return is_quantised(format) ? element(scales_view, slot, head) : nullptr;
+TokenPlace CacheSide::at(int64_t slot, int head) const {
+    const int step = tokens_of_block(format);
+    return {element(rows_view, slot / step, head),
+            is_quantised(format) ? element(scales_view, slot, head) : nullptr, int(slot % step)};
 }
 
 void CacheSide::store(int64_t slot, int head, const std::vector<float>& values) {
-    encode_row(format, dim, QUIRE_F32, values.data(), row(slot, head), scales_of(slot, head));
+    encode_token(format, side, dim, QUIRE_F32, values.data(), at(slot, head));
 }
 
 void CacheSide::load(int64_t slot, int head, float* values) const {
-    decode_row(format, dim, row(slot, head), scales_of(slot, head), values);
+    decode_token(format, side, dim, at(slot, head), values);
 }
 
 void CacheSide::poison(int64_t slot, int head, float number) {
+    const TokenPlace place = at(slot, head);
     if (is_quantised(format))
-        store_number(format.scale_type, scales_of(slot, head), 0, number);
+        store_number(format.scale_type, place.scales, 0, number);
+    else if (const TokenBlockInfo* info = token_block_info(format.type))
+        store_number(QUIRE_F16, static_cast<char*>(place.row) + info->code_bytes(dim), place.token, number);
     else if (block_info(format.type))
-        store_number(QUIRE_F16, row(slot, head), 0, number);
+        store_number(QUIRE_F16, place.row, 0, number);
     else
-        store_number(format.type, row(slot, head), 0, number);
+        store_number(format.type, place.row, 0, number);
 }
 
 // ---- Tensors ----
@@ -155,9 +160,9 @@ void Tensors::place() {
     const bool dense = spec.placement == Placement::dense;
     if (!dense) random.shuffle(chunks);
     for (const Chunk& chunk : chunks) {
-        if (!dense && slots_ > 0) slots_ += random.below(4);
+        if (!dense && slots_ > 0) slots_ += random.below(4) * spec.row_step();
         row_starts_[chunk.b][chunk.page] = slots_;
-        slots_ += chunk.rows;
+        slots_ += (chunk.rows + spec.row_step() - 1) / spec.row_step() * spec.row_step();
     }
 }
 
@@ -229,9 +234,12 @@ void Tensors::make_query() {
 
 void Tensors::make_cache(CacheSide* side, const quire_format& format, int dim) {
     side->format = format;
+    side->side = side == &key ? Side::key : Side::value;
     side->dim = dim;
     const int64_t groups = is_quantised(format) ? dim / format.quant_group : 0;
-    const int64_t rows_shape[] = {slots_, spec.Hk, dim}, scales_shape[] = {slots_, spec.Hk, groups};
+    const int step = tokens_of_block(format);
+    const int64_t rows_shape[] = {slots_ / step, spec.Hk, step > 1 ? block_bytes(format, dim) : dim},
+                  scales_shape[] = {slots_, spec.Hk, groups};
     side->rows_view = quire_tensor_of(nullptr, format.type, 3, rows_shape);
     side->scales_view = quire_tensor_of(nullptr, format.scale_type, 3, scales_shape);
     for (quire_tensor* view : {&side->rows_view, &side->scales_view}) {

@@ -17,12 +17,12 @@ void fill_dead(bool clean, GuardedBuffer* buffer, quire_type type);
 // Keys or values: rows of `dim` elements and their scales.
 struct CacheSide {
     quire_format format;
+    Side side;
     int dim;
     GuardedBuffer rows, scales;
-    quire_tensor rows_view, scales_view;  // [slots, Hk, dim], [slots, Hk, dim / G]
+    quire_tensor rows_view, scales_view;  // [slots, Hk, dim], [slots, Hk, dim / G]; or blocks of tokens
 
-    void* row(int64_t slot, int head) const;
-    void* scales_of(int64_t slot, int head) const;
+    TokenPlace at(int64_t slot, int head) const;
     void store(int64_t slot, int head, const std::vector<float>& values);
     void load(int64_t slot, int head, float* values) const;  // dequantised
     // Spoils the row: its first element, or the scale of its first group or block, becomes `number` (NaN,

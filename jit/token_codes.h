@@ -1,0 +1,35 @@
+// Codes of blocks of tokens (src/token_blocks.h): a lane is a dword of them.
+#pragma once
+#include "jit/emitter.h"
+#include "src/token_blocks.h"
+
+namespace quire::jit {
+
+class TokenCodes {
+public:
+    TokenCodes(Emitter& e, quire_type type) : e_(e), bits_(token_block_info(type)->code_bits) {}
+
+    int of_dword() const { return 32 / bits_; }           // N
+    int pairs() const { return of_dword() / 2; }          // vectors of words
+    int chunk_bytes() const { return kBlockTokens * 4; }  // of N elements of the keys
+
+    // Code i of each lane as a number.
+    void number(const Vec& out, const Vec& raw, int i) const {
+        const int left = 32 - bits_ * (i + 1);
+        if (left) e_.vpslld(out, raw, uint8_t(left));
+        e_.vpsrad(out, left ? out : raw, uint8_t(32 - bits_));
+        e_.vcvtdq2ps(out, out);
+    }
+    // Codes i and i + N / 2 of each lane as words.
+    void words(const Vec& out, const Vec& raw, int i) const {
+        const int left = 16 - bits_ * (i + 1);
+        if (left) e_.vpsllw(out, raw, uint8_t(left));
+        e_.vpsraw(out, left ? out : raw, uint8_t(16 - bits_));
+    }
+
+private:
+    Emitter& e_;
+    const int bits_;
+};
+
+}  // namespace quire::jit

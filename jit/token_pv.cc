@@ -1,0 +1,157 @@
+#include "jit/token_pv.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "jit/token_codes.h"
+
+namespace quire::jit {
+namespace {
+
+// The lanes are elements. For each pass over W vectors of them:                       emit_pass
+//   acc[r][w] = output[r][w] * rescale[r]; words: 0                                   emit_begin
+//   for each block:                                                                   emit_block
+//     prefetch the pass's share of the next block
+//     for each dword of N tokens, for r: acc[r][w] += weights[r][group of w] * codes  emit_tokens
+//   output[r][w] = acc[r][w]; words: output * rescale + float(acc) * factors          emit_end
+//
+// Words: a dot product is of two tokens. |weight| < 2^15, |code| < 2^7, kBlock tokens: below 2^29.
+//
+// live: acc[R * W] + raw[W] + codes[W] + weight + the products'
+class TokenPv : public Emitter {
+public:
+    explicit TokenPv(const RowKey& key)
+        : Emitter(*key.target), key_(key), codes_(*this, key.format.type), bytes_(key.words() ? 2 : 4) {
+        begin();
+        mov(output_, ptr[args() + offsetof(PvArgs, output)]);
+        mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
+        const int most = std::min(8, (num_vecs() - 2) / (key_.rows + 2));
+        const int passes = (key_.vecs() + most - 1) / most;
+        for (int i = 0, done = 0; i < passes; ++i) {
+            const int left = passes - i, width = (key_.vecs() - done + left - 1) / left;
+            emit_pass(done, width, i, passes);
+            done += width;
+        }
+        end();
+    }
+
+private:
+    RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
+    // Of the elements of half a vector; padding repeats the last.
+    int group_of(int vec, int half) const {
+        const int element = vec * lanes() + half * lanes() / 2;
+        return std::min(element, key_.dim - 1) / scale_group(key_.format);
+    }
+    RegExp weights_at(int row, int group, int token) const {
+        return weights_ + ((row * key_.groups() + group) * kBlock + token) * bytes_;
+    }
+
+    void emit_pass(int vec, int width, int pass, int passes) {
+        stage("pass from vector " + std::to_string(vec));
+        const std::vector<Vec> acc = vecs("acc", key_.rows * width);
+        emit_begin(acc, vec, width);
+        mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
+        mov(blocks_, ptr[args() + offsetof(PvArgs, rows)]);
+        mov(next_, ptr[args() + offsetof(PvArgs, next) + offsetof(NextRows, rows)]);
+        mov(count_, ptr[args() + offsetof(PvArgs, count)]);
+        Label each_block;
+        L(each_block);
+        emit_prefetches(pass, passes);
+        mov(block_, ptr[blocks_]);
+        for (int token = 0; token < kBlockTokens; token += codes_.of_dword())
+            emit_tokens(acc, vec, width, token);
+        add(weights_, kBlockTokens * bytes_);
+        add(blocks_, 8 * kBlockTokens);
+        add(next_, 8 * kBlockTokens);
+        sub(count_, kBlockTokens);
+        jnz(each_block, T_NEAR);
+        emit_end(acc, vec, width);
+        free(acc);
+    }
+
+    void emit_begin(const std::vector<Vec>& acc, int vec, int width) {
+        for (int r = 0; r < key_.rows; ++r) {
+            Temp rescale(*this, "rescale");
+            if (!key_.words()) vbroadcastss(rescale, ptr[rescale_ + r * 4]);
+            for (int w = 0; w < width; ++w)
+                key_.words() ? zero(acc[size_t(r * width + w)])
+                             : vmulps(acc[size_t(r * width + w)], rescale, ptr[output_at(r, vec + w)]);
+        }
+    }
+
+    void emit_prefetches(int pass, int passes) {
+        constexpr int kLine = 64;
+        const int lines = (block_bytes(key_.format, key_.dim) + kLine - 1) / kLine;
+        mov(rax, ptr[next_]);
+        for (int line = lines * pass / passes; line < lines * (pass + 1) / passes; ++line)
+            prefetcht1(ptr[rax + line * kLine]);
+    }
+
+    // Tokens `token` .. + N of the block.
+    void emit_tokens(const std::vector<Vec>& acc, int vec, int width, int token) {
+        const std::vector<Vec> raw = vecs("raw", width), code = vecs("code", width);
+        const int n = codes_.of_dword();
+        for (int w = 0; w < width; ++w)
+            load_raw(raw[size_t(w)], block_ + (token / n * key_.dim + (vec + w) * lanes()) * 4,
+                     4 * std::min(lanes(), key_.dim - (vec + w) * lanes()));
+        const int step = key_.words() ? 2 : 1;
+        for (int t = 0; t < n; t += step) {
+            const int place = token_block_info(key_.format.type)->value_place(t);
+            for (int w = 0; w < width; ++w)
+                key_.words() ? codes_.words(code[size_t(w)], raw[size_t(w)], place)
+                             : codes_.number(code[size_t(w)], raw[size_t(w)], place);
+            for (int r = 0; r < key_.rows; ++r)
+                emit_products(&acc[size_t(r * width)], code, vec, r, token + t);
+        }
+        free(raw);
+        free(code);
+    }
+
+    void emit_products(const Vec* acc, const std::vector<Vec>& code, int vec, int row, int token) {
+        Temp weight(*this, "weight");
+        for (int w = 0; w < int(code.size()); ++w) {
+            const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
+            const bool loaded = w > 0 && low == group_of(vec + w - 1, 0) && high == group_of(vec + w - 1, 1);
+            if (!loaded)
+                broadcast_halves(weight, weights_at(row, low, token), weights_at(row, high, token),
+                                 low == high);
+            key_.words() ? dot_words(acc[w], code[size_t(w)], weight)
+                         : vfmadd231ps(acc[w], code[size_t(w)], weight);
+        }
+    }
+
+    void emit_end(const std::vector<Vec>& acc, int vec, int width) {
+        stage("end of the pass");
+        const Gpr factors = gpr("factors");
+        if (key_.words()) mov(factors, ptr[args() + offsetof(PvArgs, scales)]);
+        for (int r = 0; r < key_.rows; ++r)
+            for (int w = 0; w < width; ++w) {
+                const Vec& sum = acc[size_t(r * width + w)];
+                if (key_.words()) {
+                    Temp factor(*this, "factor");
+                    const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
+                    const RegExp row = factors + r * key_.groups() * 4;
+                    broadcast_halves(factor, row + low * 4, row + high * 4, low == high);
+                    vcvtdq2ps(sum, sum);
+                    vmulps(sum, sum, factor);
+                    vbroadcastss(factor, ptr[rescale_ + r * 4]);
+                    vfmadd231ps(sum, factor, ptr[output_at(r, vec + w)]);
+                }
+                vmovups(ptr[output_at(r, vec + w)], sum);
+            }
+        free(factors);
+    }
+
+    const RowKey key_;
+    const TokenCodes codes_;
+    const int bytes_;  // of a weight
+    const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),
+              blocks_ = gpr("blocks"), next_ = gpr("next blocks"), count_ = gpr("count"),
+              block_ = gpr("block");
+};
+
+}  // namespace
+
+Status generate_token_pv(const RowKey& key, std::vector<uint8_t>* code) { return TokenPv(key).finish(code); }
+
+}  // namespace quire::jit

@@ -1,0 +1,212 @@
+#include "jit/token_qk.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "jit/token_codes.h"
+
+namespace quire::jit {
+namespace {
+
+// The lanes are tokens: V vectors are the 16 of a block.
+//
+// for each block:                                                                    emit_block
+//   for each pass over R' of the query rows:                                         emit_pass
+//     scores[r][16] = 0
+//     for each group g:                                                              emit_group
+//       prefetch a share of the next block
+//       for each dword of N elements, for r: sum[r] += query[r] * its codes          emit_chunk
+//       scores[r] += sum[r] * scales[g][16]                                          emit_scaled
+//     words: scores[r] *= factors[r]
+//
+// Words: pairs of elements are one dot product, in int32; |query| < 2^15, |code| < 2^7, so that sums of 256
+// elements are below 2^30.
+//
+// live: sum[R' * V * C] + raw[V] + codes[V] + q + the products'
+class TokenQk : public Emitter {
+public:
+    explicit TokenQk(const RowKey& key)
+        : Emitter(*key.target), key_(key), codes_(*this, key.format.type), vecs_(kBlockTokens / lanes()) {
+        begin();
+        mov(query_, ptr[args() + offsetof(QkArgs, query)]);
+        mov(blocks_, ptr[args() + offsetof(QkArgs, rows)]);
+        mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
+        mov(count_, ptr[args() + offsetof(QkArgs, count)]);
+        mov(next_blocks_, ptr[args() + offsetof(QkArgs, next) + offsetof(NextRows, rows)]);
+        emit_blocks();
+        end();
+    }
+
+private:
+    static constexpr int kMostElements = 256;  // of a sum of products of words
+
+    int query_bytes() const { return key_.words() ? key_.query_words() * 2 : key_.padded() * 4; }
+    int group_size() const { return scale_group(key_.format); }
+    int element_bytes() const { return key_.words() ? 2 : 4; }
+    RegExp scores_at(int row, int v) const { return scores_ + row * kBlock * 4 + v * vec_bytes(); }
+
+    int rows_a_pass() const {
+        int rows = key_.rows;
+        while (rows * vecs_ + 2 * vecs_ + 2 > num_vecs()) rows = (rows + 1) / 2;
+        return rows;
+    }
+    // Chains of additions: few rows take two each.
+    int chains(int rows) const {
+        return rows * vecs_ < 8 && 2 * rows * vecs_ + 2 * vecs_ + 2 <= num_vecs() ? 2 : 1;
+    }
+
+    void emit_blocks() {
+        Label each_block;
+        L(each_block);
+        mov(block_, ptr[blocks_]);
+        mov(next_, ptr[next_blocks_]);
+        lea(next_end_, ptr[next_ + block_bytes(key_.format, key_.dim)]);
+        for (int row = 0; row < key_.rows; row += rows_a_pass())
+            emit_pass(row, std::min(rows_a_pass(), key_.rows - row));
+        add(blocks_, 8 * kBlockTokens);
+        add(next_blocks_, 8 * kBlockTokens);
+        add(scores_, 4 * kBlockTokens);
+        sub(count_, kBlockTokens);
+        jnz(each_block, T_NEAR);
+    }
+
+    void emit_pass(int row, int rows) {
+        stage("rows from " + std::to_string(row));
+        {
+            Temp none(*this, "none");
+            zero(none);
+            for (int r = 0; r < rows; ++r)
+                for (int v = 0; v < vecs_; ++v) vmovups(ptr[scores_at(row + r, v)], *none);
+        }
+        const Gpr groups = gpr("groups left");
+        mov(chunk_, block_);
+        lea(scales_, ptr[block_ + token_block_info(key_.format.type)->code_bytes(key_.dim)]);
+        lea(element_, ptr[query_ + row * query_bytes()]);
+        mov(groups, key_.groups());
+        Label each_group;
+        L(each_group);
+        if (row == 0) emit_prefetches();
+        emit_group(row, rows);
+        add(chunk_, group_size() / codes_.of_dword() * codes_.chunk_bytes());
+        add(element_, group_size() * element_bytes());
+        add(scales_, kBlockTokens * 2);
+        dec(groups);
+        jnz(each_group, T_NEAR);
+        free(groups);
+        if (key_.words()) emit_factors(row, rows);
+    }
+
+    // Lines of the next block that is read here, as many a group as give them all.
+    void emit_prefetches() {
+        constexpr int kLine = 64;
+        const int lines = (block_bytes(key_.format, key_.dim) + kLine - 1) / kLine;
+        const int share = (lines + key_.groups() - 1) / key_.groups();
+        Label done;
+        cmp(next_, next_end_);
+        jae(done);
+        for (int i = 0; i < share; ++i) prefetcht1(ptr[next_ + i * kLine]);
+        add(next_, share * kLine);
+        L(done);
+    }
+
+    void emit_group(int row, int rows) {
+        const int n = codes_.of_dword();
+        const std::vector<Vec> sums = vecs("sum", rows * vecs_ * chains(rows));
+        for (int begin = 0; begin < group_size(); begin += kMostElements) {
+            const int end = std::min(begin + kMostElements, group_size());
+            for (int element = begin; element < end; element += n)
+                emit_chunk(sums, rows, element / n, element == begin);
+            emit_scaled(sums, row, rows);
+        }
+        free(sums);
+    }
+
+    void emit_chunk(const std::vector<Vec>& sums, int rows, int chunk, bool first) {
+        const std::vector<Vec> raw = vecs("raw", vecs_), code = vecs("code", vecs_);
+        for (int v = 0; v < vecs_; ++v)
+            vmovups(raw[size_t(v)], ptr[chunk_ + chunk * codes_.chunk_bytes() + v * vec_bytes()]);
+        const int parts = key_.words() ? codes_.pairs() : codes_.of_dword();
+        for (int i = 0; i < parts; ++i) {
+            for (int v = 0; v < vecs_; ++v)
+                key_.words() ? codes_.words(code[size_t(v)], raw[size_t(v)], i)
+                             : codes_.number(code[size_t(v)], raw[size_t(v)], i);
+            const int chain = i % chains(rows);
+            for (int r = 0; r < rows; ++r) {
+                Temp q(*this, "q");
+                vbroadcastss(q, ptr[element_ + r * query_bytes() + (chunk * parts + i) * 4]);
+                for (int v = 0; v < vecs_; ++v)
+                    emit_product(sums[size_t((r * vecs_ + v) * chains(rows) + chain)], code[size_t(v)], q,
+                                 first && i < chains(rows));
+            }
+        }
+        free(raw);
+        free(code);
+    }
+
+    void emit_product(const Vec& sum, const Vec& code, const Vec& q, bool first) {
+        if (key_.words())
+            first ? vpmaddwd(sum, code, q) : dot_words(sum, code, q);
+        else
+            first ? vmulps(sum, code, q) : vfmadd231ps(sum, code, q);
+    }
+
+    void emit_scaled(const std::vector<Vec>& sums, int row, int rows) {
+        const std::vector<Vec> scale = vecs("scale", vecs_);
+        for (int v = 0; v < vecs_; ++v) load_finite(scale[size_t(v)], scales_ + v * lanes() * 2);
+        for (int r = 0; r < rows; ++r)
+            for (int v = 0; v < vecs_; ++v) {
+                const size_t i = size_t((r * vecs_ + v) * chains(rows));
+                const Vec& sum = sums[i];
+                if (chains(rows) == 2)
+                    key_.words() ? vpaddd(sum, sum, sums[i + 1]) : vaddps(sum, sum, sums[i + 1]);
+                if (key_.words()) vcvtdq2ps(sum, sum);
+                vfmadd213ps(sum, scale[size_t(v)], ptr[scores_at(row + r, v)]);
+                vmovups(ptr[scores_at(row + r, v)], sum);
+            }
+        free(scale);
+    }
+
+    // Scales, NaN where they are Inf: a sum times Inf could be -Inf, which hides the key, where the elements
+    // times Inf are of either sign, and their sum NaN.
+    void load_finite(const Vec& scale, const RegExp& at) {
+        Temp none(*this, "none");
+        zero(none);
+        vcvtph2ps(scale, ptr[at]);
+        vfmadd213ps(scale, none, scale);  // scale * 0 + scale
+    }
+
+    void emit_factors(int row, int rows) {
+        mov(element_, ptr[args() + offsetof(QkArgs, factors)]);
+        for (int r = 0; r < rows; ++r) {
+            Temp factor(*this, "factor");
+            vbroadcastss(factor, ptr[element_ + (row + r) * 4]);
+            for (int v = 0; v < vecs_; ++v) {
+                Temp score(*this, "score");
+                vmulps(score, factor, ptr[scores_at(row + r, v)]);
+                vmovups(ptr[scores_at(row + r, v)], *score);
+            }
+        }
+    }
+
+    const RowKey key_;
+    const TokenCodes codes_;
+    const int vecs_;  // V
+    const Gpr query_ = gpr("query"), blocks_ = gpr("blocks"), scores_ = gpr("scores"), count_ = gpr("count"),
+              next_blocks_ = gpr("next blocks"), block_ = gpr("block"), next_ = gpr("next block"),
+              next_end_ = gpr("its end"), chunk_ = gpr("codes of the group"),
+              element_ = gpr("query elements"), scales_ = gpr("scales");
+};
+
+}  // namespace
+
+std::vector<int> token_word_order(const RowKey& key) {
+    const int n = 32 / token_block_info(key.format.type)->code_bits;
+    std::vector<int> order;
+    for (int i = 0; i < key.dim; ++i) order.push_back(i / n * n + i % n / 2 + i % 2 * (n / 2));
+    order.resize(size_t(key.query_words()), -1);
+    return order;
+}
+
+Status generate_token_qk(const RowKey& key, std::vector<uint8_t>* code) { return TokenQk(key).finish(code); }
+
+}  // namespace quire::jit

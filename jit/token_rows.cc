@@ -1,0 +1,148 @@
+#include "jit/token_rows.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "jit/emitter.h"
+
+namespace quire::jit {
+namespace {
+
+using Xbyak::Xmm;
+
+// for each block, for each of its 16 tokens t:
+//   rows[t] = its codes as a plain row:
+//     keys: four dwords of four tokens are transposed                               emit_keys
+//     values: bytes of four elements are gathered token by token, then the same;
+//             nibbles become bytes before                                           emit_values
+//   scales[t][g] = scales of the block[g][t]                                        emit_scales
+class TokenRows : public Emitter {
+public:
+    TokenRows(const RowKey& key, Side side)
+        : Emitter(*key.target),
+          key_(key),
+          info_(*token_block_info(key.format.type)),
+          row_bytes_(int(bytes_of(taken_format(key.format, side).type, key.dim))) {
+        begin();
+        mov(blocks_, ptr[args() + offsetof(TokenRowsArgs, blocks)]);
+        mov(rows_, ptr[args() + offsetof(TokenRowsArgs, rows)]);
+        mov(scales_, ptr[args() + offsetof(TokenRowsArgs, scales)]);
+        mov(count_, ptr[args() + offsetof(TokenRowsArgs, count)]);
+        Label each_block;
+        L(each_block);
+        mov(block_, ptr[blocks_]);
+        side == Side::key ? emit_keys() : emit_values();
+        emit_scales();
+        add(blocks_, 8 * kBlockTokens);
+        add(rows_, row_bytes_ * kBlockTokens);
+        add(scales_, key_.groups() * 2 * kBlockTokens);
+        sub(count_, kBlockTokens);
+        jnz(each_block, T_NEAR);
+        end();
+    }
+
+private:
+    static Xmm x(const Vec& v) { return Xmm(v.getIdx()); }
+
+    void emit_keys() {
+        const int columns = row_bytes_ / 4;
+        stage("keys");
+        for (int column = 0; column < columns; column += 4)
+            for (int token = 0; token < kBlockTokens; token += 4) {
+                const int n = std::min(4, columns - column);
+                const std::vector<Vec> v = vecs("columns", 4);
+                for (int i = 0; i < n; ++i)
+                    vmovups(x(v[size_t(i)]), ptr[block_ + ((column + i) * kBlockTokens + token) * 4]);
+                for (int i = n; i < 4; ++i) zero(v[size_t(i)]);
+                emit_transposed(v);
+                for (int t = 0; t < 4; ++t) store_bytes(row_at(token + t) + column * 4, v[size_t(t)], n * 4);
+                free(v);
+            }
+    }
+
+    void emit_values() {
+        const int n = info_.codes_of_dword();
+        for (int token = 0; token < kBlockTokens; token += n) {
+            stage("values of tokens from " + std::to_string(token));
+            for (int element = 0; element < key_.dim; element += 16)
+                for (int part = 0; part < 8 / info_.code_bits; ++part) emit_tokens(token, element, part);
+        }
+    }
+
+    // 16 elements, or the 8 that are left, of four tokens: those in the bytes, or in the low or high nibbles.
+    void emit_tokens(int token, int element, int part) {
+        const int left = std::min(16, key_.dim - element), n = info_.codes_of_dword();
+        const std::vector<Vec> v = vecs("elements", 4);
+        for (int i = 0; i < 4; ++i) {
+            if (4 * i >= left) {
+                zero(v[size_t(i)]);
+                continue;
+            }
+            const Xmm e = x(v[size_t(i)]);
+            vmovups(e, ptr[block_ + (token / n * key_.dim + element + 4 * i) * 4]);
+            if (info_.code_bits == 4) emit_nibbles(e, part);
+            std::vector<uint32_t> by_token = {0x0c080400, 0x0d090501, 0x0e0a0602, 0x0f0b0703};
+            by_token.resize(size_t(lanes()));
+            vpshufb(e, e, constant(by_token));
+        }
+        emit_transposed(v);
+        for (int byte = 0; byte < 4; ++byte) {
+            const int place = byte * 8 / info_.code_bits + part;
+            store_bytes(row_at(token + token_of(place)) + element, v[size_t(byte)], left);
+        }
+        free(v);
+    }
+
+    int token_of(int place) const {
+        for (int t = 0; t < info_.codes_of_dword(); ++t)
+            if (info_.value_place(t) == place) return t;
+        return -1;  // not reached: value_place is a permutation
+    }
+
+    void emit_nibbles(const Xmm& e, int high) {
+        if (high) vpsrlw(e, e, 4);
+        bit_and(e, e, splat_bits(0x0f0f0f0f));
+        bit_xor(e, e, splat_bits(0x08080808));
+        vpsubb(e, e, splat_bits(0x08080808));
+    }
+
+    // Dword j of v[i] becomes dword i of v[j].
+    void emit_transposed(const std::vector<Vec>& v) {
+        Temp low(*this, "low"), high(*this, "high");
+        const Xmm a = x(v[0]), b = x(v[1]), c = x(v[2]), d = x(v[3]), l = x(low), h = x(high);
+        vpunpckldq(l, a, b);
+        vpunpckhdq(h, a, b);
+        vpunpckldq(a, c, d);
+        vpunpckhdq(c, c, d);
+        vpunpckhqdq(b, l, a);
+        vpunpcklqdq(a, l, a);
+        vpunpckhqdq(d, h, c);
+        vpunpcklqdq(c, h, c);
+    }
+
+    void emit_scales() {
+        stage("scales");
+        const int at = info_.code_bytes(key_.dim);
+        for (int g = 0; g < key_.groups(); ++g)
+            for (int t = 0; t < kBlockTokens; ++t) {
+                movzx(eax, word[block_ + at + (g * kBlockTokens + t) * 2]);
+                mov(word[scales_ + (t * key_.groups() + g) * 2], ax);
+            }
+    }
+
+    RegExp row_at(int token) const { return rows_ + token * row_bytes_; }
+
+    const RowKey key_;
+    const TokenBlockInfo info_;
+    const int row_bytes_;
+    const Gpr blocks_ = gpr("blocks"), rows_ = gpr("rows"), scales_ = gpr("scales"), count_ = gpr("count"),
+              block_ = gpr("block");
+};
+
+}  // namespace
+
+Status generate_token_rows(const RowKey& key, Side side, std::vector<uint8_t>* code) {
+    return TokenRows(key, side).finish(code);
+}
+
+}  // namespace quire::jit

@@ -1,0 +1,13 @@
+// Decode over values in blocks of tokens: f32 scales, and weights, which are probabilities * scales.
+#pragma once
+#include <vector>
+
+#include "jit/args.h"
+#include "jit/kernel_key.h"
+
+namespace quire::jit {
+
+Status generate_token_scales(const RowKey& key, std::vector<uint8_t>* code);      // void(const ScalesArgs*)
+Status generate_token_weights(const RowKey& values, std::vector<uint8_t>* code);  // void(const WeightsArgs*)
+
+}  // namespace quire::jit

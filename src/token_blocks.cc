@@ -1,0 +1,75 @@
+#include "src/token_blocks.h"
+
+#include <cstring>
+
+namespace quire {
+namespace {
+
+constexpr TokenBlockInfo kTokenBlocks[] = {{QUIRE_INT8_B16, QUIRE_INT8, 8}, {QUIRE_INT4_B16, QUIRE_INT4, 4}};
+
+constexpr int kDword = 4, kHalf = 2;
+
+// Of element d of a value's token: its byte in the block, and whether that is the byte's high nibble.
+struct Place {
+    int byte;
+    bool high;
+};
+Place value_at(const TokenBlockInfo& info, int dim, int token, int d) {
+    const int n = info.codes_of_dword(), place = info.value_place(token % n);
+    return {(token / n * dim + d) * kDword + place * info.code_bits / 8, place * info.code_bits % 8 != 0};
+}
+
+void set_nibble(uint8_t* byte, bool high, int code) {
+    *byte = high ? uint8_t((*byte & 0x0f) | code << 4) : uint8_t((*byte & 0xf0) | code);
+}
+
+int nibble(const uint8_t* byte, bool high) { return high ? *byte >> 4 : *byte & 15; }
+
+}  // namespace
+
+const TokenBlockInfo* token_block_info(quire_type type) {
+    for (const TokenBlockInfo& info : kTokenBlocks)
+        if (info.type == type) return &info;
+    return nullptr;
+}
+
+void place_row(const TokenBlockInfo& info, const TokenBlockShape& shape, const void* row, const void* scales,
+               void* block, int token) {
+    const auto* from = static_cast<const uint8_t*>(row);
+    auto* to = static_cast<uint8_t*>(block);
+    if (shape.side == Side::key) {
+        for (int i = 0; i * kDword < info.row_bytes(shape.dim); ++i)
+            std::memcpy(to + (i * kBlockTokens + token) * kDword, from + i * kDword, kDword);
+    } else if (info.code_bits == 8) {
+        const Place first = value_at(info, shape.dim, token, 0);
+        for (int d = 0; d < shape.dim; ++d) to[first.byte + d * kDword] = from[d];
+    } else {
+        const Place first = value_at(info, shape.dim, token, 0);
+        for (int d = 0; d < shape.dim; ++d)
+            set_nibble(to + first.byte + d * kDword, first.high, nibble(from + d / 2, d % 2 != 0));
+    }
+    to += info.code_bytes(shape.dim) + token * kHalf;
+    for (int g = 0; g < shape.dim / shape.group; ++g)
+        std::memcpy(to + g * kBlockTokens * kHalf, static_cast<const uint8_t*>(scales) + g * kHalf, kHalf);
+}
+
+void take_row(const TokenBlockInfo& info, const TokenBlockShape& shape, const void* block, int token,
+              void* row, void* scales) {
+    const auto* from = static_cast<const uint8_t*>(block);
+    auto* to = static_cast<uint8_t*>(row);
+    if (shape.side == Side::key) {
+        for (int i = 0; i * kDword < info.row_bytes(shape.dim); ++i)
+            std::memcpy(to + i * kDword, from + (i * kBlockTokens + token) * kDword, kDword);
+    } else {
+        for (int d = 0; d < shape.dim; ++d) {
+            const Place at = value_at(info, shape.dim, token, d);
+            info.code_bits == 8 ? void(to[d] = from[at.byte])
+                                : set_nibble(to + d / 2, d % 2 != 0, nibble(from + at.byte, at.high));
+        }
+    }
+    from += info.code_bytes(shape.dim) + token * kHalf;
+    for (int g = 0; g < shape.dim / shape.group; ++g)
+        std::memcpy(static_cast<uint8_t*>(scales) + g * kHalf, from + g * kBlockTokens * kHalf, kHalf);
+}
+
+}  // namespace quire
