@@ -1,6 +1,8 @@
 // Everything that hides keys or changes scores, alone and together, on every target against the definition.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/check.h"
 #include "tests/support/factors.h"
 
@@ -32,6 +34,15 @@ std::vector<Case> sweep(uint64_t seed, int count, double most_multiplications) {
 }
 
 TEST(AttentionOptions, Quick) { check_all(sweep(11, 60, 4e5), {&best_target()}); }
+
+// With dot products of bfloat16, where the target has them.
+TEST(AttentionOptions, QuickMedium) {
+    std::vector<Case> cases = sweep(14, 60, 4e5);
+    for (Case& c : cases) c.precision = QUIRE_PRECISION_MEDIUM;
+    const auto of_tiles = [](const Case& c) { return c.sequences[0].queries * c.group() > 8; };
+    EXPECT_GT(std::count_if(cases.begin(), cases.end(), of_tiles), 10);
+    check_all(cases, {&best_target()});
+}
 
 TEST(AttentionOptions, Sweep) { EXPECT_LT(check_all(sweep(12, 450, 1e7), jit_targets()), 1.3); }
 
