@@ -64,11 +64,11 @@ std::vector<GoalRow> goal_rows(const std::string& area, const std::vector<Sweep>
     Workload usual;
     usual.threads = 2;
     for (const Goal& goal : goals())
-        for (const Workload& w : combined({usual}, sweeps_of(goal.settings ? goal.settings : ""))) {
+        for (const Workload& w : combined({usual}, sweeps_of(goal.settings))) {
             if (area != "all" && w.name().rfind(area + "/", 0) != 0) continue;
-            GoalRow row{&goal, combined({w}, changes)[0], {}, "no such format"};
+            GoalRow row{&goal, combined({w}, changes)[0], {}, ""};
             if (goal.beside) row.beside = combined({w}, both(sweeps_of(goal.beside), changes));
-            if (goal.settings) row.why_not = why_not(row);
+            row.why_not = why_not(row);
             rows.push_back(row);
         }
     return rows;

@@ -13,9 +13,8 @@ struct Goal {
     const char* words;  // the issue's
     const Ratio* ratio;
     double wanted, wanted_avx2;  // avx2: of a target with vectors of 256 bits; 0: the same
-    const char*
-        settings;  // over the usual workload with 2 threads: lists make several rows; NULL: not there yet
-    const char* beside;  // over the row's: the workloads that it is compared with; NULL: none
+    const char* settings;        // over the usual workload with 2 threads: lists make several rows
+    const char* beside;          // over the row's: the workloads that it is compared with; NULL: none
 };
 const std::vector<Goal>& goals();
 

@@ -86,9 +86,9 @@ private:
             vpshufb(e, e, constant(by_token));
         }
         emit_transposed(v);
-        for (int byte = 0; byte < 4; ++byte) {
-            const int place = byte * 8 / info_.code_bits + part;
-            store_bytes(row_at(token + token_of(place)) + element, v[size_t(byte)], left);
+        for (int i = 0; i < 4; ++i) {  // of a dword's bytes
+            const int place = i * 8 / info_.code_bits + part;
+            store_bytes(row_at(token + token_of(place)) + element, v[size_t(i)], left);
         }
         free(v);
     }

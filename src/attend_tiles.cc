@@ -62,8 +62,9 @@ size_t row_stride(const AttentionPlan& plan) { return size_t(std::max(plan.key_s
 size_t max_panels(const AttentionPlan& plan) { return size_t(plan.tile_rows / plan.panel_rows()); }
 
 TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
+    TileState s;
     scratch.reset();
-    TileState s{.taken = {taken_floats(plan), scratch}};
+    s.taken = TakenRows(taken_floats(plan), scratch);
     const size_t lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
     s.panels = scratch.array<Panel>(max_panels(plan));
     s.keys = scratch.floats(keys * packed_key(plan));

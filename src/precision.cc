@@ -115,7 +115,7 @@ jit::Products value_tile_products(const jit::RowKey& key, quire_precision precis
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {
     if (spec.precision == QUIRE_PRECISION_HIGHEST) return "";
-    const auto side = [&](Side side, const quire_format& format, int dim,
+    const auto side = [&](Side of, const quire_format& format, int dim,
                           jit::Products (*products)(const jit::RowKey&, quire_precision),
                           jit::Products (*of_tiles)(const jit::RowKey&, quire_precision)) {
         std::string high, medium;
@@ -126,7 +126,7 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group())
             add(products({&target, format, dim, r}, spec.precision), std::to_string(r));
         if (target.jit())
-            add(of_tiles({&target, jit::taken_format(format, side), dim, 0}, spec.precision), "more");
+            add(of_tiles({&target, jit::taken_format(format, of), dim, 0}, spec.precision), "more");
         if (!medium.empty()) medium = "medium for " + medium + "query rows";
         if (!high.empty()) high = "high for " + high + "query rows";
         if (medium.empty() && high.empty()) return std::string("highest");

@@ -8,6 +8,7 @@ class TakenRows {
 public:
     // Scratch for the rows of one side; 0 where the cache has rows.
     static size_t floats(const quire_format& format, Side side, int dim);
+    TakenRows() = default;
     TakenRows(size_t floats, Scratch& scratch);
 
     // The lists of `rows` and `scales`, at least padded() entries, come to be of rows instead of blocks.
