@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "jit/emitter.h"
+#include "jit/weights_emitter.h"
 
 namespace quire::jit {
 namespace {
@@ -48,13 +48,14 @@ public:
 //     top = max over keys of |scale[key][g]|; NaN if one of them is             emit_top
 //     for each block, for r: weights[r][g][key] = round(p[r][key] * (scale / top))
 //     factors[r][g] *= top
-class TokenWeights : public Emitter {
+class TokenWeights : public WeightsEmitter {
 public:
     explicit TokenWeights(const RowKey& key)
-        : Emitter(*key.target), key_(key), vecs_(kBlockTokens / lanes()), bytes_(key.words() ? 2 : 4) {
+        : WeightsEmitter(key), vecs_(kBlockTokens / lanes()), bytes_(key.words() ? 2 : 4) {
         begin();
         if (key_.words())
-            for (int r = 0; r < key_.rows; ++r) emit_row(r);
+            for (int r = 0; r < key_.rows; ++r)
+                emit_row(r, [&](const Vec& factor) { store_factor(r, factor); });
         mov(group_scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
         mov(group_weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
@@ -71,35 +72,10 @@ public:
     }
 
 private:
-    template <typename Body>
-    void for_each_vector(int r, const Body& body) {
-        mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
-        if (r > 0) add(probabilities_, r * kBlock * 4);
-        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
-        Label each;
-        L(each);
-        body();
-        add(probabilities_, vec_bytes());
-        sub(count_, lanes());
-        jnz(each, T_NEAR);
-    }
-
-    void emit_row(int r) {
-        stage("row " + std::to_string(r));
-        Temp top(*this, "top"), factor(*this, "factor");
-        vmovups(top, splat(kLeastTop));
-        for_each_vector(r, [&] { vmaxps(top, top, ptr[probabilities_]); });
-        fold(Fold::max, top);
-        vmulps(factor, top, splat(1 / kLargestWord));
+    void store_factor(int r, const Vec& factor) {
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
         for (int g = 0; g < key_.groups(); ++g)
-            vmovss(ptr[factors_ + (r * key_.groups() + g) * 4], Xbyak::Xmm((*factor).getIdx()));
-        vmovups(factor, splat(kLargestWord));
-        vdivps(top, factor, top);
-        for_each_vector(r, [&] {
-            vmulps(factor, top, ptr[probabilities_]);
-            vmovups(ptr[probabilities_], factor);
-        });
+            vmovss(ptr[factors_ + (r * key_.groups() + g) * 4], Xbyak::Xmm(factor.getIdx()));
     }
 
     // All blocks of the group.
@@ -179,11 +155,10 @@ private:
         }
     }
 
-    const RowKey key_;
     const int vecs_, bytes_;  // vectors of a block's tokens; bytes of a weight
-    const Gpr probabilities_ = gpr("probabilities"), scales_ = gpr("scales"), weights_ = gpr("weights"),
-              factors_ = gpr("factors"), count_ = gpr("count"), group_scales_ = gpr("scales of the group"),
-              group_weights_ = gpr("weights of the group"), groups_ = gpr("groups left");
+    const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), factors_ = gpr("factors"),
+              group_scales_ = gpr("scales of the group"), group_weights_ = gpr("weights of the group"),
+              groups_ = gpr("groups left");
 };
 
 }  // namespace

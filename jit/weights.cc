@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "jit/emitter.h"
+#include "jit/weights_emitter.h"
 
 namespace quire::jit {
 namespace {
@@ -17,12 +17,16 @@ namespace {
 //   factors[r][g] *= top                                                     emit_factors
 //
 // A vector holds the groups of as many keys, or of weights of as many pairs of keys, as fit it.
-class Weights : public Emitter {
+class Weights : public WeightsEmitter {
 public:
-    explicit Weights(const RowKey& key) : Emitter(*key.target), key_(key) {
+    explicit Weights(const RowKey& key) : WeightsEmitter(key) {
         begin();
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
-        for (int r = 0; r < key_.rows; ++r) emit_row(r);
+        for (int r = 0; r < key_.rows; ++r)
+            emit_row(r, [&](const Vec& factor) {
+                for (int g = 0; g < key_.weight_stride(); g += key_.weight_lanes())
+                    vmovups(ptr[factors_at(r, g)], factor);
+            });
         for (int g = 0; g < key_.weight_stride(); g += key_.weight_lanes()) emit_groups(g);
         end();
     }
@@ -31,37 +35,6 @@ private:
     int at_a_time() const { return lanes() / key_.weight_lanes(); }              // keys, or pairs of them
     int weights_bytes() const { return kBlock / 2 * key_.weight_stride() * 4; }  // of one query row
     RegExp factors_at(int r, int g) const { return factors_ + (r * key_.weight_stride() + g) * 4; }
-
-    template <typename Body>
-    void for_each_vector(int r, const Body& body) {
-        mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
-        if (r > 0) add(probabilities_, r * kBlock * 4);
-        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
-        Label each;
-        L(each);
-        body();
-        add(probabilities_, vec_bytes());
-        sub(count_, lanes());
-        jnz(each, T_NEAR);
-    }
-
-    void emit_row(int r) {
-        stage("row " + std::to_string(r));
-        Temp top(*this, "top");
-        vmovups(top, splat(kLeastTop));
-        for_each_vector(r, [&] { vmaxps(top, top, ptr[probabilities_]); });
-        fold(Fold::max, top);
-        Temp factor(*this, "factor");
-        vmulps(factor, top, splat(1 / kLargestWord));
-        for (int g = 0; g < key_.weight_stride(); g += key_.weight_lanes())
-            vmovups(ptr[factors_at(r, g)], *factor);
-        vmovups(factor, splat(kLargestWord));
-        vdivps(top, factor, top);
-        for_each_vector(r, [&] {
-            vmulps(factor, top, ptr[probabilities_]);
-            vmovups(ptr[probabilities_], factor);
-        });
-    }
 
     void emit_groups(int g) {
         stage("groups from " + std::to_string(g));
@@ -137,9 +110,7 @@ private:
         }
     }
 
-    const RowKey key_;
-    const Gpr probabilities_ = gpr("probabilities"), scales_ = gpr("scales"), weights_ = gpr("weights"),
-              factors_ = gpr("factors"), count_ = gpr("count");
+    const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), factors_ = gpr("factors");
 };
 
 }  // namespace

@@ -52,12 +52,14 @@ double word_operations_of_keys(const jit::RowKey& key) {
 }
 
 // A chunk of one vector of bytes, or of two of nibbles: the codes, and for each row a dot product each
-// (without VNNI five instructions for both), a conversion and a scaling FMA; once the lanes' factors.
+// (without VNNI five instructions for both), a conversion and a scaling FMA; for each span the
+// lanes' factors.
 double byte_operations_of_keys(const jit::RowKey& key) {
     const int parts = jit::byte_parts(key.format), elements = parts * 4 * key.target->lanes();
-    const int chunks = (key.dim + elements - 1) / elements;
+    const int chunks = (key.dim + elements - 1) / elements, span = jit::byte_span(key.format);
+    const int spans = (chunks + span - 1) / span;
     const double mixed = scale_group(key.format) < elements, products = key.target->vnni ? parts : 5;
-    return chunks * ((parts == 2 ? 4 : 1) + mixed + key.rows * (products + 2)) + key.rows;
+    return chunks * ((parts == 2 ? 4 : 1) + mixed + key.rows * (products + 2)) + key.rows * spans;
 }
 
 // A vector of two keys: interleaving, and one dot product a row; and for each pair of keys the weights, as
@@ -71,8 +73,7 @@ double word_operations_of_values(const jit::RowKey& key) {
     return (key.vecs() * (interleave + mixed + key.rows * dot) + weights) / 2;
 }
 
-// Blocks of tokens: words always pay (docs/performance.md: 73 to 80 % of the instructions), and there are no
-// bytes.
+// Blocks of tokens: words always pay (docs/performance.md), and there are no bytes.
 jit::Products token_products(quire_precision precision) {
     return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::floats : jit::Products::words;
 }

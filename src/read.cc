@@ -22,8 +22,7 @@ struct Source {
 };
 
 void read_side(const ReadPlan& plan, const ReadProblem& p, int64_t b, int kv_head, const RowAddresses& block,
-               Source from_side, TakenRows& taken, float* values, float* scales) {
-    Source& side = from_side;
+               Source side, TakenRows& taken, float* values, float* scales) {
     const jit::ReadKernels& kernels = side.kernels;
     taken.take(kernels.taken, side.format, side.side, side.dim, block, &side.rows, &side.scales);
     if (kernels.scales) kernels.scales({side.scales, scales, block.padded()});

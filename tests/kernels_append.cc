@@ -106,6 +106,20 @@ TEST(KernelsAppend, EveryHalf) {
         }
 }
 
+// threads: of quire's own, or minus the slices that a caller runs.
+void expect_same(Append& append, const Append::Bytes& wanted, const Target& target,
+                 const std::vector<int>& all_threads) {
+    for (const int threads : all_threads) {
+        Way way;
+        way.target = target.name;
+        way.threads = std::max(threads, 1);
+        way.slices = std::max(-threads, 0);
+        append.forget();
+        append.run(way);
+        EXPECT_TRUE(append.same(wanted)) << "on " << way.name();
+    }
+}
+
 TEST(KernelsAppend, QuickSameBits) {
     Case c;
     c.type = QUIRE_F16;
@@ -117,15 +131,7 @@ TEST(KernelsAppend, QuickSameBits) {
     for (const Target* target : targets()) {
         Append append(c);
         const Append::Bytes wanted = append.expected();
-        for (const int threads : {1, 2, 3, 8, 0, -1, -2, -3, -5}) {
-            Way way;
-            way.target = target->name;
-            way.threads = std::max(threads, 1);
-            way.slices = std::max(-threads, 0);
-            append.forget();
-            append.run(way);
-            EXPECT_TRUE(append.same(wanted)) << "on " << way.name();
-        }
+        expect_same(append, wanted, *target, {1, 2, 3, 8, 0, -1, -2, -3, -5});
     }
 }
 
@@ -147,15 +153,7 @@ TEST(KernelsAppend, QuickBlocksFilledInPart) {
                 append.forget();
                 append.spoil();
                 const Append::Bytes wanted = append.expected();
-                for (const int threads : {1, 2, 0, -2, -3, -5}) {
-                    Way way;
-                    way.target = target->name;
-                    way.threads = std::max(threads, 1);
-                    way.slices = std::max(-threads, 0);
-                    append.forget();
-                    append.run(way);
-                    EXPECT_TRUE(append.same(wanted)) << "on " << way.name();
-                }
+                expect_same(append, wanted, *target, {1, 2, 0, -2, -3, -5});
             }
         }
 }

@@ -109,23 +109,22 @@ quire_format quantised(quire_type type, int group, quire_type scale_type) {
     return {type, group, scale_type};
 }
 
-std::vector<quire_type> block_types() {
+namespace {
+
+template <typename Is>
+std::vector<quire_type> types_that(const Is& is) {
     std::vector<quire_type> types;
     size_t count = 0;
     const FormatInfo* table = format_table(&count);
     for (size_t i = 0; i < count; ++i)
-        if (block_info(table[i].type)) types.push_back(table[i].type);
+        if (is(table[i].type)) types.push_back(table[i].type);
     return types;
 }
 
-std::vector<quire_type> token_block_types() {
-    std::vector<quire_type> types;
-    size_t count = 0;
-    const FormatInfo* table = format_table(&count);
-    for (size_t i = 0; i < count; ++i)
-        if (token_block_info(table[i].type)) types.push_back(table[i].type);
-    return types;
-}
+}  // namespace
+
+std::vector<quire_type> block_types() { return types_that(block_info); }
+std::vector<quire_type> token_block_types() { return types_that(token_block_info); }
 
 quire_attention_desc desc_of(const Case& c) {
     quire_attention_desc desc;
