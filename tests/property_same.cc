@@ -92,7 +92,7 @@ void near(const Case& c, const Outcome& got, const Outcome& wanted) {
     // Two roundings to the type of averages of normal numbers; float32 sums in another order.
     const float added = c.precision == QUIRE_PRECISION_HIGHEST ? 0
                         : c.precision == QUIRE_PRECISION_HIGH  ? 2e-3f
-                                                               : 8e-2f;
+                                                               : 2e-2f;
     const float output = (c.type == QUIRE_F32 ? 2e-5f : c.type == QUIRE_F16 ? 4e-3f : 4e-2f) + added;
     const auto check = [](const std::vector<float>& a, const std::vector<float>& b, float tolerance) {
         RC_ASSERT(a.size() == b.size());

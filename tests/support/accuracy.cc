@@ -15,7 +15,7 @@ constexpr double kFloor = 0x1p-20;
 // What lower precisions may add in any case, of the largest value: enough to see that nothing is mistaken.
 // What they promise on normal data is in numerics_precision.cc.
 double added_by(quire_precision precision) {
-    return precision == QUIRE_PRECISION_HIGHEST ? 0 : precision == QUIRE_PRECISION_HIGH ? 1e-3 : 4e-2;
+    return precision == QUIRE_PRECISION_HIGHEST ? 0 : precision == QUIRE_PRECISION_HIGH ? 1e-3 : 1e-2;
 }
 
 struct Error {
