@@ -19,6 +19,10 @@ constexpr int kMaxDecodeRows = 8;
 // over keys: padded keys are hidden by softmax bounds.
 constexpr int kKeyPadding = 16;
 
+// Vectors of dequantised values that the first pass over query rows may keep for the later ones: of a block,
+// as wide as a pass gets.
+constexpr int kMostWidth = 8, kMostNumbers = kBlock * kMostWidth;
+
 // Numbers become words of 15 bits and a sign, relative to the largest of a list, which counts for at least
 // kLeastTop: what is below weighs nothing, and its inverse is finite.
 constexpr float kLargestWord = 32767;
@@ -50,6 +54,7 @@ struct QkArgs {
     float* scores;            // [R][kBlock], written
     int64_t count;            // keys, a multiple of kKeyPadding
     NextRows next;
+    float* numbers;  // [kMostNumbers][L], scratch of kernels that take the query rows in several passes
 };
 
 // What softmax needs to know of one query row.
@@ -90,6 +95,7 @@ struct PvArgs {
     float* output;              // [R][V] accumulated
     int64_t count;              // keys, a multiple of kKeyPadding; padded ones have probability 0
     NextRows next;
+    float* numbers;  // as QkArgs
 };
 
 // ---- query rows in the lanes ----

@@ -28,9 +28,14 @@ Status make(CodeCache& cache, const std::string& name, const Generate& generate,
 Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
     if (key.groups() == 0) return {};
     key.rows = 0;
-    key.products = Products::floats;
     return make(
         cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
+}
+
+// Of float products.
+RowKey plain(RowKey key) {
+    key.products = Products::floats;
+    return key;
 }
 
 // Of blocks of tokens.
@@ -64,7 +69,7 @@ Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels)
 }
 
 Status make_row_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernels) {
-    QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
+    QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));
     if (values.words())
         QUIRE_TRY(make(
             cache, values.name("decode_weights"), [&](auto* code) { return generate_weights(values, code); },
@@ -149,8 +154,8 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
     kernels->key_products = keys.products;
     kernels->value_products = values.products;
-    QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
-    QUIRE_TRY(make_scales(cache, values, &kernels->value_scales));
+    QUIRE_TRY(make_scales(cache, plain(keys), &kernels->key_scales));
+    QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));
     QUIRE_TRY(make(
         cache, keys.name("pack_keys"), [&](auto* code) { return generate_pack_keys(keys, code); },
         &kernels->keys));

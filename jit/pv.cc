@@ -21,11 +21,12 @@ public:
 
 private:
     int rows_a_pass() const override {
+        // A pass of one vector would load a probability for each product.
         int rows = key_.rows;
-        while (rows + 2 > num_vecs()) rows = (rows + 1) / 2;
+        while (widest(rows) < 2) rows = (rows + 1) / 2;
         return rows;
     }
-    int widest(int rows) const override { return std::min(8, (num_vecs() - 1) / (rows + 1)); }
+    int widest(int rows) const override { return std::min(kMostWidth, (num_vecs() - 1) / (rows + 1)); }
     int turn_bytes() const override { return 4 * kUnroll; }
 
     void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
@@ -45,9 +46,11 @@ private:
     void emit_key(const std::vector<Vec>& acc, const Pass& pass, int key) {
         stage("key " + std::to_string(key));
         const std::vector<Vec> v = vecs("v", pass.width);
-        mov(row_, ptr[rows_ + 8 * key]);
-        for (int w = 0; w < pass.width; ++w)
-            loader_->load(v[size_t(w)], pass.vec + w, row_, scales_ + key * key_.scales_stride() * 4);
+        emit_values(v, key, pass, [&] {
+            mov(row_, ptr[rows_ + 8 * key]);
+            for (int w = 0; w < pass.width; ++w)
+                loader_->load(v[size_t(w)], pass.vec + w, row_, scales_ + key * key_.scales_stride() * 4);
+        });
         for (int r = 0; r < pass.rows; ++r) {
             Temp p(*this, "p");
             vbroadcastss(p, ptr[weights_ + ((pass.row + r) * kBlock + key) * 4]);
@@ -87,7 +90,7 @@ private:
         return rows;
     }
     int widest(int rows) const override {
-        const int most = std::min(8, (num_vecs() - 2) / (rows + 1));
+        const int most = std::min(kMostWidth, (num_vecs() - 2) / (rows + 1));
         return most / step() * step();
     }
     int step() const override { return 2; }
@@ -105,10 +108,12 @@ private:
     void emit_pair(const std::vector<Vec>& acc, const Pass& pass, int pair) {
         stage("pair " + std::to_string(pair));
         const std::vector<Vec> v = vecs("v", pass.width);
-        mov(row_, ptr[rows_ + 16 * pair]);
-        mov(second_, ptr[rows_ + 16 * pair + 8]);
-        for (int w = 0; w < pass.width; w += step())
-            loader_->load_values(&v[size_t(w)], pass.vec + w, row_, second_);
+        emit_values(v, pair, pass, [&] {
+            mov(row_, ptr[rows_ + 16 * pair]);
+            mov(second_, ptr[rows_ + 16 * pair + 8]);
+            for (int w = 0; w < pass.width; w += step())
+                loader_->load_values(&v[size_t(w)], pass.vec + w, row_, second_);
+        });
         for (int r = 0; r < pass.rows; ++r) {
             const RegExp weights = weights_ + ((pass.row + r) * kBlock / 2 + pair) * pair_bytes();
             emit_row(&acc[size_t(r * pass.width)], v, pass, weights);

@@ -10,22 +10,20 @@ void PvPasses::generate() {
     mov(output_, ptr[args() + offsetof(PvArgs, output)]);
     mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
     const int rows = rows_a_pass();
-    for (int row = 0; row < key_.rows; row += rows) emit_passes(row, std::min(rows, key_.rows - row));
-    end();
-}
-
-// As few passes over the values as the registers allow, of about equal width.
-void PvPasses::emit_passes(int row, int rows) {
+    // As few passes over the values as the registers allow, of about equal width.
     const int total = (key_.vecs() + step() - 1) / step(), most = widest(rows) / step();
     const int passes = (total + most - 1) / most;
-    int done = 0;
-    for (int i = 0; i < passes; ++i) {
+    for (int i = 0, done = 0; i < passes; ++i) {
         const int left = passes - i, width = (total - done + left - 1) / left;
-        // The first pass over the query rows prefetches, each pass over the values its share.
-        const int first = row == 0 ? kBlock * i / passes : kBlock;
-        emit_pass({row, rows, done * step(), width * step(), first, kBlock * (i + 1) / passes});
+        for (int row = 0; row < key_.rows; row += rows) {
+            // The first pass over the query rows prefetches, each pass over the values its share.
+            const int first = row == 0 ? kBlock * i / passes : kBlock;
+            emit_pass({row, std::min(rows, key_.rows - row), done * step(), width * step(), first,
+                       kBlock * (i + 1) / passes});
+        }
         done += width;
     }
+    end();
 }
 
 void PvPasses::emit_pass(const Pass& pass) {
@@ -40,12 +38,14 @@ void PvPasses::emit_pass(const Pass& pass) {
     }
     mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
+    if (several_passes()) mov(numbers_, ptr[args() + offsetof(PvArgs, numbers)]);
     Label each_turn;
     L(each_turn);
     if (prefetches(pass)) emit_prefetches(pass);
     emit_turn(acc, pass);
     add(weights_, turn_bytes());
     add(rows_, 8 * kUnroll);
+    if (several_passes()) add(numbers_, kUnroll * pass.width * vec_bytes());
     sub(count_, kUnroll);
     jnz(each_turn, T_NEAR);
     emit_end(acc, pass);

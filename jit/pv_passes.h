@@ -9,7 +9,7 @@
 
 namespace quire::jit {
 
-// for each pass over R' of the query rows and W vectors of the value row:     emit_pass
+// for each pass over W vectors of the value row and R' of the query rows:     emit_pass
 //   acc[r][w] = output[r][w] * rescale[r], or 0                               emit_begin
 //   for key in 0..count step kUnroll:
 //     prefetch some of this pass's share of the next block                    emit_prefetches
@@ -30,6 +30,7 @@ protected:
     void generate();
 
     virtual int rows_a_pass() const = 0;
+    bool several_passes() const { return rows_a_pass() < key_.rows; }
     virtual int widest(int rows) const = 0;  // W
     virtual int step() const { return 1; }   // of W
     virtual int turn_bytes() const = 0;      // of the weights
@@ -37,16 +38,27 @@ protected:
     virtual void emit_turn(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;
 
+    // v = entry i of the turn: what load() puts there, or in later passes over query rows what the first
+    // kept.
+    template <typename Load>
+    void emit_values(const std::vector<Vec>& v, int i, const Pass& pass, const Load& load) {
+        const auto kept = [&](size_t w) { return numbers_ + (i * pass.width + int(w)) * vec_bytes(); };
+        if (pass.row == 0) load();
+        for (size_t w = 0; w < v.size(); ++w) {
+            if (pass.row > 0) vmovups(v[w], ptr[kept(w)]);
+            if (pass.row == 0 && several_passes()) vmovups(ptr[kept(w)], v[w]);
+        }
+    }
+
     RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
 
     const RowKey key_;
     Prefetch prefetch_;
     const Gpr prefetch_end_ = gpr("prefetch end"), output_ = gpr("output"), weights_ = gpr("weights"),
               rows_ = gpr("rows"), scales_ = gpr("scales"), rescale_ = gpr("rescale"), count_ = gpr("count"),
-              row_ = gpr("row");
+              row_ = gpr("row"), numbers_ = gpr("numbers");
 
 private:
-    void emit_passes(int row, int rows);
     void emit_pass(const Pass& pass);
     void emit_prefetches(const Pass& pass);
     static bool prefetches(const Pass& pass) { return pass.prefetch_begin < pass.prefetch_end; }

@@ -15,6 +15,9 @@ namespace {
 //   for g in 0..D/G: out[key + t][g] = float(rows[key + t][g])        of blocks: {d, m} or d of block g
 //
 // As many rows T as fit one vector, or one row of several; what a store writes beyond is written again.
+//
+// For integer products Inf becomes NaN: the sum of a group times Inf could be -Inf, which hides the key,
+// where the elements times Inf are of either sign, and their sum NaN.
 class Scales : public Emitter {
 public:
     explicit Scales(const RowKey& key)
@@ -59,7 +62,7 @@ private:
             for (int g = 0; g < (block_ ? key_.groups() : 1); ++g) at.push_back(halves_at(i, g));
         Temp factors(*this, "factors");
         load_halves(factors, at, block_ ? block_->numbers() : key_.groups());
-        vmovups(ptr[out_at(first, 0)], *factors);
+        store(first, 0, factors);
     }
 
     void emit_row(int i) {
@@ -68,8 +71,17 @@ private:
         for (int g = 0; g < key_.groups(); g += step) {
             Temp factors(*this, "factors");
             emit_load(factors, i, g, std::min(step, key_.groups() - g));
-            vmovups(ptr[out_at(i, g)], *factors);
+            store(i, g, factors);
         }
+    }
+
+    void store(int row, int group, const Vec& factors) {
+        if (key_.products != Products::floats) {
+            Temp zeros(*this, "zeros");
+            zero(zeros);
+            vfmadd231ps(factors, factors, zeros);
+        }
+        vmovups(ptr[out_at(row, group)], factors);
     }
 
     void emit_load(const Vec& factors, int i, int group, int count) {
@@ -90,10 +102,10 @@ private:
 };
 
 //   for each vector of the row:
-//     k[t] = dequantised lanes of rows[key + t]             (row loader)
+//     k[t] = dequantised lanes of rows[key + t]             (row loader; later passes: what the first stored)
 //     for r in 0..R: q = query[r] lanes; acc[r][t] += q * k[t]
 //
-// live: acc[R * T] + k[T] + one that is q or the loader's
+// live: acc[R' * T] + k[T] + one that is q or the loader's
 class Qk : public QkTiles {
 public:
     explicit Qk(const RowKey& key) : QkTiles(key), loader_(RowLoader::make(*this, key.format, key.dim)) {
@@ -103,23 +115,37 @@ public:
 private:
     // As many keys as the registers hold, so that a query vector that was loaded is used often and chains of
     // additions are many.
-    int tile() const override {
+    int tile() const override { return tile_of(rows_a_pass()); }
+    int tile_of(int rows) const {
         for (int t : {6, 4, 3, 2})
-            if (key_.rows * t + t + 1 <= num_vecs()) return t;
+            if (rows * t + t + 1 <= num_vecs()) return t;
         return 1;
     }
     int parts() const override { return loader_->vecs(); }
+    // A tile of one key would load a query vector for each product.
+    int rows_a_pass() const override {
+        int rows = key_.rows;
+        while (tile_of(rows) == 1) rows = (rows + 1) / 2;
+        return rows;
+    }
 
-    void emit_products(const std::vector<Vec>& acc, int tokens, int vec) override {
+    void emit_products(const std::vector<Vec>& acc, int tokens, int vec, const Pass& pass) override {
         stage("products, vector " + std::to_string(vec));
         const std::vector<Vec> k = vecs("k", tokens);
-        for (int t = 0; t < tokens; ++t) loader_->load(k[size_t(t)], vec, row_[size_t(t)], scales_of(t));
-        for (int r = 0; r < key_.rows; ++r) {
+        for (int t = 0; t < tokens; ++t) emit_key(k[size_t(t)], t, vec, pass);
+        for (int r = 0; r < pass.rows; ++r) {
             Temp q(*this, "q");
-            vmovups(q, ptr[query_ + (r * key_.padded() + vec * lanes()) * 4]);
+            vmovups(q, ptr[query_ + ((pass.row + r) * key_.padded() + vec * lanes()) * 4]);
             for (int t = 0; t < tokens; ++t) vfmadd231ps(acc[size_t(r * tokens + t)], q, k[size_t(t)]);
         }
         free(k);
+    }
+
+    void emit_key(const Vec& k, int t, int vec, const Pass& pass) {
+        const RegExp kept = numbers_ + (t * key_.padded() + vec * lanes()) * 4;
+        if (pass.row > 0) return vmovups(k, ptr[kept]);
+        loader_->load(k, vec, row_[size_t(t)], scales_of(t));
+        if (pass.rows < key_.rows) vmovups(ptr[kept], k);
     }
 
     void emit_factors(const Xbyak::Xmm&, int, int) override {}
@@ -161,7 +187,7 @@ private:
         return loader_->key_groups(chunk).front() == loader_->key_groups(chunk + 1).back();
     }
 
-    void emit_products(const std::vector<Vec>& acc, int tokens, int chunk) override {
+    void emit_products(const std::vector<Vec>& acc, int tokens, int chunk, const Pass&) override {
         stage("products, chunk " + std::to_string(chunk));
         if (goes_on(chunk) && !goes_on(chunk - 1)) sums_ = vecs("sum", key_.rows * tokens);
         for (int t = 0; t < tokens; ++t) emit_token(acc, tokens, chunk, t);

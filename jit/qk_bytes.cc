@@ -34,7 +34,7 @@ private:
     int parts() const override { return loader_->chunks(); }
     int chunk_bytes() const { return loader_->parts() * vec_bytes(); }
 
-    void emit_products(const std::vector<Vec>& acc, int tokens, int chunk) override {
+    void emit_products(const std::vector<Vec>& acc, int tokens, int chunk, const Pass&) override {
         stage("products, chunk " + std::to_string(chunk));
         mov(starts_, ptr[args() + offsetof(QkArgs, starts)]);
         for (int t = 0; t < tokens; ++t) {

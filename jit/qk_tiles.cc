@@ -13,6 +13,10 @@ void QkTiles::generate() {
     mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
     mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
     mov(count_, ptr[args() + offsetof(QkArgs, count)]);
+    if (rows_a_pass() < key_.rows) {
+        numbers_ = gpr("numbers");
+        mov(numbers_, ptr[args() + offsetof(QkArgs, numbers)]);
+    }
     const int tokens = tile();
     for (int t = 0; t < tokens; ++t) row_.push_back(gpr("row" + std::to_string(t)));
     emit_tiles(tokens);
@@ -31,14 +35,8 @@ void QkTiles::emit_tiles(int tokens) {
     Label each_tile;
     L(each_tile);
     for (int t = 0; t < tokens; ++t) mov(row_[size_t(t)], ptr[rows_ + 8 * t]);
-    const std::vector<Vec> acc = vecs("acc", key_.rows * tokens);
-    for (const Vec& v : acc) zero(v);
-    for (int part = 0; part < parts(); ++part) {
-        emit_prefetches(tokens, part);
-        emit_products(acc, tokens, part);
-    }
-    emit_sums(acc, tokens);
-    free(acc);
+    for (int row = 0; row < key_.rows; row += rows_a_pass())
+        emit_pass(tokens, {row, std::min(rows_a_pass(), key_.rows - row)});
     add(rows_, 8 * tokens);
     prefetch_.move(tokens);
     add(scales_, key_.scales_stride() * 4 * tokens);
@@ -48,17 +46,30 @@ void QkTiles::emit_tiles(int tokens) {
     jge(each_tile, T_NEAR);
 }
 
+void QkTiles::emit_pass(int tokens, const Pass& pass) {
+    const std::vector<Vec> acc = vecs("acc", pass.rows * tokens);
+    for (const Vec& v : acc) zero(v);
+    for (int part = 0; part < parts(); ++part) {
+        if (pass.row == 0) emit_prefetches(tokens, part);
+        emit_products(acc, tokens, part, pass);
+    }
+    emit_sums(acc, tokens, pass);
+    free(acc);
+}
+
 void QkTiles::emit_prefetches(int tokens, int part) {
     const int lines = prefetch_.lines(), total = tokens * lines;
     for (int i = part * total / parts(); i < (part + 1) * total / parts(); ++i)
         prefetch_.line(i / lines, i % lines);
 }
 
-// Eight accumulators at a time, or four; where fewer are left, any register fills up.
-void QkTiles::emit_sums(const std::vector<Vec>& acc, int tokens) {
+// Eight accumulators at a time, or four; where fewer are left, zeros fill up: what a register happens to
+// hold, integers say, may be slow to add.
+void QkTiles::emit_sums(const std::vector<Vec>& acc, int tokens, const Pass& pass) {
     stage("sums");
     const int total = int(acc.size());
     Temp spare(*this, "spare");
+    if (total % 4 != 0) zero(spare);
     for (int first = 0; first < total;) {
         Vec v[8];
         for (int i = 0; i < 8; ++i) v[i] = first + i < total ? acc[size_t(first + i)] : *spare;
@@ -67,16 +78,17 @@ void QkTiles::emit_sums(const std::vector<Vec>& acc, int tokens) {
         for (int i = 0; i < std::min(step, total - first); i += 4) {
             const Xbyak::Xmm sums(v[i].getIdx());
             emit_factors(sums, first + i, tokens);
-            emit_store_sums(sums, first + i, std::min(4, total - first - i), tokens);
+            emit_store_sums(sums, pass.row, first + i, std::min(4, total - first - i), tokens);
         }
         first += step;
     }
 }
 
-// Sums of the accumulators first .. first + n: runs of keys of one row are stored at once.
-void QkTiles::emit_store_sums(const Xbyak::Xmm& sums, int first, int n, int tokens) {
+// Sums of the accumulators first .. first + n, which begin at a row: runs of keys of one row are stored at
+// once.
+void QkTiles::emit_store_sums(const Xbyak::Xmm& sums, int begin, int first, int n, int tokens) {
     for (int i = 0; i < n;) {
-        const int row = (first + i) / tokens, key = (first + i) % tokens;
+        const int row = begin + (first + i) / tokens, key = (first + i) % tokens;
         const int run = std::min(n - i, tokens - key);
         const RegExp to = scores_ + (row * kBlock + key) * 4;
         const int stored = run >= 4 ? 4 : run >= 2 && i % 2 == 0 ? 2 : 1;

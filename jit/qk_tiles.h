@@ -10,18 +10,24 @@
 namespace quire::jit {
 
 // for key in 0..count step T, what is left one by one:                       emit_tiles
-//   for each part of the row:
-//     prefetch its share of T rows of the next block                         emit_prefetches
-//     acc[r][t] += lane by lane query[r] * rows[key + t]                     emit_products
-//   scores[r][key + t] = sum of the lanes of acc[r][t]                       emit_sums
+//   for each pass over some of the query rows:                               emit_pass
+//     for each part of the row:
+//       prefetch its share of T rows of the next block, in the first pass    emit_prefetches
+//       acc[r][t] += lane by lane query[r] * rows[key + t]                   emit_products
+//     scores[r][key + t] = sum of the lanes of acc[r][t]                     emit_sums
 class QkTiles : public Emitter {
 protected:
     explicit QkTiles(const RowKey& key) : Emitter(*key.target), key_(key), prefetch_(*this, key) {}
     void generate();
 
+    struct Pass {
+        int row, rows;
+    };
+
     virtual int tile() const = 0;   // T: 1, 2, 3, 4 or 6
     virtual int parts() const = 0;  // of a row
-    virtual void emit_products(const std::vector<Vec>& acc, int tokens, int part) = 0;
+    virtual int rows_a_pass() const { return key_.rows; }
+    virtual void emit_products(const std::vector<Vec>& acc, int tokens, int part, const Pass& pass) = 0;
     // What is done to four sums, of the accumulators first .. first + 3 of r * tokens + t.
     virtual void emit_factors(const Xbyak::Xmm& sums, int first, int tokens) = 0;
 
@@ -31,13 +37,15 @@ protected:
     Prefetch prefetch_;
     const Gpr query_ = gpr("query"), rows_ = gpr("rows"), scales_ = gpr("scales"), scores_ = gpr("scores"),
               count_ = gpr("count");
+    Gpr numbers_;  // where there are several passes
     std::vector<Gpr> row_;
 
 private:
     void emit_tiles(int tokens);
+    void emit_pass(int tokens, const Pass& pass);
     void emit_prefetches(int tokens, int part);
-    void emit_sums(const std::vector<Vec>& acc, int tokens);
-    void emit_store_sums(const Xbyak::Xmm& sums, int first, int n, int tokens);
+    void emit_sums(const std::vector<Vec>& acc, int tokens, const Pass& pass);
+    void emit_store_sums(const Xbyak::Xmm& sums, int begin, int first, int n, int tokens);
 };
 
 }  // namespace quire::jit

@@ -25,6 +25,7 @@ struct RowsState {
     float *key_scales, *value_scales;  // [kBlock][scale stride]
     float *max, *sum, *rescale;        // [R]
     jit::RowBounds* bounds;            // [R] keys of a block that a row sees
+    float* numbers;                    // as jit::QkArgs
     RowAddresses* addresses;           // [2]: this block and the next
 };
 
@@ -61,6 +62,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.sum = scratch.floats(R);
     s.rescale = scratch.floats(R);
     s.bounds = scratch.array<jit::RowBounds>(R);
+    s.numbers = scratch.floats(jit::kMostNumbers * size_t(plan.target->lanes()));
     s.addresses = scratch.array<RowAddresses>(2);
     return s;
 }
@@ -133,7 +135,8 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     }
     if (kernels.key_scales) kernels.key_scales({block.key_scale, s.key_scales, padded});
     jit::QkArgs qk{s.query,      nullptr,  nullptr, block.key,
-                   s.key_scales, s.scores, padded,  {next.key, next.key_scale}};
+                   s.key_scales, s.scores, padded,  {next.key, next.key_scale},
+                   s.numbers};
     if (kernels.query == jit::Products::words) qk.query = s.query_words, qk.factors = s.factors;
     if (kernels.query == jit::Products::bytes)
         qk.query = s.query_bytes, qk.factors = s.lane_factors, qk.starts = s.starts;
@@ -148,9 +151,11 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     const jit::NextRows prefetched{next.value, next.value_scale};
     if (kernels.weights) {
         kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});
-        kernels.pv({s.weights, block.value, s.weight_factors, s.rescale, s.output, padded, prefetched});
+        kernels.pv(
+            {s.weights, block.value, s.weight_factors, s.rescale, s.output, padded, prefetched, s.numbers});
     } else {
-        kernels.pv({s.scores, block.value, s.value_scales, s.rescale, s.output, padded, prefetched});
+        kernels.pv(
+            {s.scores, block.value, s.value_scales, s.rescale, s.output, padded, prefetched, s.numbers});
     }
 }
 

@@ -11,21 +11,21 @@
 namespace quire {
 namespace {
 
-// Words must do with this share of the vector operations: the count leaves out loads, of which they have
-// more.
+// Words must do with this share of the cycles: the count leaves out loads, of which they have more.
 constexpr double kWorthIt = 0.85;
-
-// The operations that jit/qk.cc and jit/pv.cc emit for one key. Codes to f32 lanes: widen, convert, scale,
-// and two more for nibbles; then one FMA a row.
-double float_operations(const jit::RowKey& key) {
-    return key.vecs() * (key.rows + (is_of_nibbles(key.format) ? 4. : 3.));
-}
 
 // Cycles of vector operations: multiplications have two pipes, all together three, and where they are 512
 // bits wide the same two.
 double cycles(const Target& target, double multiplications, double others) {
     const double pipes = target.vector_bits == 512 ? 2 : 3;
     return std::max(multiplications / 2, (multiplications + others) / pipes);
+}
+
+// The operations that jit/qk.cc and jit/pv.cc emit for one key. Codes to f32 lanes: widen, convert, two more
+// for nibbles, and scale; then one FMA a row.
+double float_cycles(const jit::RowKey& key) {
+    const double widen = is_of_nibbles(key.format) ? 3 : 2;
+    return key.vecs() * cycles(*key.target, 1 + key.rows, widen);
 }
 
 // Of tiles, a vector of rows and two elements: two FMA, or one dot product, of words with operations for each
@@ -41,36 +41,38 @@ jit::Products tile_products(const jit::RowKey& key, quire_precision precision, b
     return words < kWorthIt * cycles(*key.target, 2, 0) ? jit::Products::words : jit::Products::floats;
 }
 
-// Two dot products of words, of which one starts the sum.
-double dots(const Target& target) { return target.vnni ? 2 : 3; }
-
-// A chunk of 4 L elements: its words, and for each row dots, a conversion and a scaling FMA.
-double word_operations_of_keys(const jit::RowKey& key) {
+// A chunk of 4 L elements: its words, and for each row two dot products, of which one starts the sum, a
+// conversion and a scaling FMA.
+double word_cycles_of_keys(const jit::RowKey& key) {
     const int lanes = key.target->lanes(), chunks = key.query_words() / (4 * lanes);
     const double split = is_of_nibbles(key.format) ? 4 : 3, mixed = scale_group(key.format) < 4 * lanes;
-    return chunks * (split + mixed + key.rows * (dots(*key.target) + 2));
+    const double addition = key.target->vnni ? 0 : 1;
+    return chunks * cycles(*key.target, key.rows * 3, split + mixed + key.rows * (addition + 1));
 }
 
 // A chunk of one vector of bytes, or of two of nibbles: the codes, and for each row a dot product each
-// (without VNNI five instructions for both), a conversion and a scaling FMA; for each span the
-// lanes' factors.
-double byte_operations_of_keys(const jit::RowKey& key) {
+// (without VNNI three multiplications and two additions for both), a conversion and a scaling FMA; for each
+// span the lanes' factors.
+double byte_cycles_of_keys(const jit::RowKey& key) {
     const int parts = jit::byte_parts(key.format), elements = parts * 4 * key.target->lanes();
     const int chunks = (key.dim + elements - 1) / elements, span = jit::byte_span(key.format);
     const int spans = (chunks + span - 1) / span;
-    const double mixed = scale_group(key.format) < elements, products = key.target->vnni ? parts : 5;
-    return chunks * ((parts == 2 ? 4 : 1) + mixed + key.rows * (products + 2)) + key.rows * spans;
+    const double codes = parts == 2 ? 4 : 1, mixed = scale_group(key.format) < elements;
+    const double dots = key.target->vnni ? parts : 3, additions = key.target->vnni ? 0 : 2;
+    return cycles(*key.target, key.rows * (chunks * (dots + 1) + spans),
+                  chunks * (codes + mixed + key.rows * (additions + 1)));
 }
 
 // A vector of two keys: interleaving, and one dot product a row; and for each pair of keys the weights, as
 // many pairs at a time as fit a vector.
-double word_operations_of_values(const jit::RowKey& key) {
-    const int lanes = key.target->lanes();
-    const double dot = key.target->vnni ? 1 : 2;
-    const double interleave = is_of_nibbles(key.format) ? 2.5 : 2;
-    const double mixed = scale_group(key.format) % lanes == 0 ? 0 : key.rows;
-    const double weights = (4 + 8. * key.rows) * key.weight_stride() / lanes + key.rows;
-    return (key.vecs() * (interleave + mixed + key.rows * dot) + weights) / 2;
+double word_cycles_of_values(const jit::RowKey& key) {
+    const double vectors = double(key.weight_stride()) / key.target->lanes(), rows = key.rows;
+    const double addition = key.target->vnni ? 0 : 1, interleave = is_of_nibbles(key.format) ? 2.5 : 2;
+    const double mixed = scale_group(key.format) % key.target->lanes() == 0 ? 0 : rows;
+    const double multiplications = key.vecs() * rows + vectors * (2 + 2 * rows) + rows / 2;
+    const double others =
+        key.vecs() * (interleave + mixed + addition * rows) + vectors * (2 + 6 * rows) + rows / 2;
+    return cycles(*key.target, multiplications, others) / 2;
 }
 
 // Blocks of tokens: words always pay (docs/performance.md), and there are no bytes.
@@ -83,16 +85,16 @@ jit::Products token_products(quire_precision precision) {
 jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_products(precision);
     jit::Products best = jit::Products::floats;
-    double operations = float_operations(key);
+    double least = float_cycles(key);
     const auto consider = [&](jit::Products products, bool possible, double (*count)(const jit::RowKey&)) {
-        if (!possible || count(key) >= kWorthIt * operations) return;
-        best = products, operations = count(key);
+        if (!possible || count(key) >= kWorthIt * least) return;
+        best = products, least = count(key);
     };
     consider(jit::Products::words, precision != QUIRE_PRECISION_HIGHEST && jit::has_words(key.format),
-             word_operations_of_keys);
+             word_cycles_of_keys);
     consider(jit::Products::bytes,
              precision == QUIRE_PRECISION_MEDIUM && jit::has_bytes(key.format, *key.target),
-             byte_operations_of_keys);
+             byte_cycles_of_keys);
     return best;
 }
 
@@ -100,7 +102,7 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_products(precision);
     if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
-    const bool pays = word_operations_of_values(key) < kWorthIt * float_operations(key);
+    const bool pays = word_cycles_of_values(key) < kWorthIt * float_cycles(key);
     return pays ? jit::Products::words : jit::Products::floats;
 }
 

@@ -210,7 +210,9 @@ private:
         GuardedBuffer key_scales = array(size_t(key_.scales_floats(padded)), around.scratch, flush_),
                       value_scales = array(size_t(value_.scales_floats(padded)), around.scratch, flush_),
                       scores = array(R * kBlock, around.scratch, flush_),
-                      rescale = array(R, around.scratch, flush_);
+                      rescale = array(R, around.scratch, flush_),
+                      numbers =
+                          array(jit::kMostNumbers * size_t(setup_.target->lanes()), around.scratch, flush_);
         std::vector<jit::RowBounds> list;
         for (int r = 0; r < setup_.rows; ++r) list.push_back(bounds(r, first, count));
         const GuardedBuffer bounds_array = GuardedBuffer::of(list, flush_);
@@ -229,7 +231,8 @@ private:
                                     key_scales.as<float>(),
                                     scores.as<float>(),
                                     padded,
-                                    {address(next), address(next)}},
+                                    {address(next), address(next)},
+                                    numbers.as<float>()},
                                    around.entry);
         poisoned_call<jit::SoftmaxArgs>(
             kernels_.softmax,
@@ -260,7 +263,8 @@ private:
                                     rescale.as<float>(),
                                     output.as<float>(),
                                     padded,
-                                    {address(next), address(next)}},
+                                    {address(next), address(next)},
+                                    numbers.as<float>()},
                                    around.entry);
     }
 

@@ -141,7 +141,7 @@ TEST(NumericsPrecision, QuickNote) {
     EXPECT_EQ(precision_note(spec, *find_target("avx512_vnni_bf16")),
               "precision: keys medium for 4 8 more query rows, values medium for more query rows" + rest);
     EXPECT_EQ(precision_note(spec, *find_target("avx2")),
-              "precision: keys high for 4 more query rows, values highest" + rest);
+              "precision: keys high for 4 8 more query rows, values highest" + rest);
     spec.key_format = plain_format(QUIRE_F32);
     EXPECT_EQ(precision_note(spec, *find_target("avx2")), "precision: keys highest, values highest" + rest);
     spec.precision = QUIRE_PRECISION_HIGHEST;
