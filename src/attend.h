@@ -35,6 +35,9 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   Scratch& scratch, States& states);
 
+// Of a value row, where attend_rows may copy it beside others; 0: never.
+int64_t copied_value_bytes(const AttentionPlan& plan);
+
 // ---- what both share ----
 
 // Addresses of a range of cache rows of one kv head. Of blocks of tokens: as jit/args.h says, and no scales.

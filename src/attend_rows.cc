@@ -2,6 +2,7 @@
 // rescaled sum of values; each cache row is read and converted once for all query rows.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "jit/byte_loader.h"
 #include "src/attend.h"
@@ -26,6 +27,8 @@ struct RowsState {
     float *max, *sum, *rescale;        // [R]
     jit::RowBounds* bounds;            // [R] keys of a block that a row sees
     float* numbers;                    // as jit::QkArgs
+    char* values;                      // [kBlock] rows of a block that are copied
+    const char** value_rows;           // [kBlock] addresses of those
     RowAddresses* addresses;           // [2]: this block and the next
 };
 
@@ -64,6 +67,8 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.bounds = scratch.array<jit::RowBounds>(R);
     s.numbers = scratch.floats(jit::kMostNumbers * size_t(plan.target->lanes()));
     s.addresses = scratch.array<RowAddresses>(2);
+    s.values = scratch.array<char>(kBlock * size_t(copied_value_bytes(plan)));
+    s.value_rows = scratch.array<const char*>(kBlock);
     return s;
 }
 
@@ -116,6 +121,37 @@ void clear_dead_scales(const AttentionPlan& plan, const RowAddresses& block, flo
     for (int g = 0; g < groups; ++g, last += kBlockTokens) std::fill(last + live, last + kBlockTokens, 0.f);
 }
 
+// PV reads the values of a block several times. Rows a multiple of a page apart share so few sets of the
+// caches that they do not stay there (Zen 3: 64 KB a way of L2, 8 ways, for keys as well): they are copied.
+const char* const* near_rows(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& block,
+                             const RowsState& s) {
+    constexpr int64_t kFar = 4096;
+    const int64_t bytes = copied_value_bytes(plan);
+    if (bytes == 0 || p.cache.value.row_stride % kFar != 0) return block.value;
+    for (int64_t i = 0; i < block.padded(); ++i) {
+        s.value_rows[i] = s.values + i * bytes;
+        std::memcpy(s.values + i * bytes, block.value[i], size_t(bytes));
+    }
+    return s.value_rows;
+}
+
+// What QK and PV ask for: the rows that are read after the keys of a block, and after its values. A step
+// ahead they compete for the cache with half as many as a block ahead. But each kernel can only ask for rows
+// like its own: where keys and values differ, for those of the next block.
+bool same_rows(const AttentionPlan& plan) {
+    return plan.spec.key_format == plan.spec.value_format && plan.spec.D == plan.spec.Dv;
+}
+
+jit::NextRows after_keys(const AttentionPlan& plan, const RowAddresses& block, const RowAddresses& next) {
+    if (same_rows(plan)) return {block.value, block.value_scale};
+    return {next.key, next.key_scale};
+}
+
+jit::NextRows after_values(const AttentionPlan& plan, const RowAddresses& next) {
+    if (same_rows(plan)) return {next.key, next.key_scale};
+    return {next.value, next.value_scale};
+}
+
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
@@ -135,7 +171,7 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     }
     if (kernels.key_scales) kernels.key_scales({block.key_scale, s.key_scales, padded});
     jit::QkArgs qk{s.query,      nullptr,  nullptr, block.key,
-                   s.key_scales, s.scores, padded,  {next.key, next.key_scale},
+                   s.key_scales, s.scores, padded,  after_keys(plan, block, next),
                    s.numbers};
     if (kernels.query == jit::Products::words) qk.query = s.query_words, qk.factors = s.factors;
     if (kernels.query == jit::Products::bytes)
@@ -148,14 +184,13 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
             drop(p, item, item.row_begin + r, block.begin, block.count, s.scores + r * kBlock, 1);
     if (kernels.value_scales) kernels.value_scales({block.value_scale, s.value_scales, padded});
     clear_dead_scales(plan, block, s.value_scales);
-    const jit::NextRows prefetched{next.value, next.value_scale};
+    const jit::NextRows prefetched = after_values(plan, next);
+    const char* const* values = near_rows(plan, p, block, s);
     if (kernels.weights) {
         kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});
-        kernels.pv(
-            {s.weights, block.value, s.weight_factors, s.rescale, s.output, padded, prefetched, s.numbers});
+        kernels.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, prefetched, s.numbers});
     } else {
-        kernels.pv(
-            {s.scores, block.value, s.value_scales, s.rescale, s.output, padded, prefetched, s.numbers});
+        kernels.pv({s.scores, values, s.value_scales, s.rescale, s.output, padded, prefetched, s.numbers});
     }
 }
 
@@ -176,6 +211,12 @@ void write_result(const AttentionPlan& plan, const AttentionProblem& p, const It
 }
 
 }  // namespace
+
+int64_t copied_value_bytes(const AttentionPlan& plan) {
+    const quire_format& format = plan.spec.value_format;
+    const int64_t bytes = token_block_info(format.type) ? 0 : bytes_of(format.type, plan.spec.Dv);
+    return bytes <= 512 ? bytes : 0;
+}
 
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                  const Item* following, Scratch& scratch, States& states) {

@@ -295,8 +295,9 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t addresses = sizeof(RowAddresses) / 4 + 16;
     const size_t words = plan.query_order.size() / 2 + size_t(plan.weight_stride) * (jit::kBlock / 2 + 1);
     const size_t bytes = plan.byte_order.size() / 2 + 16;
-    const size_t few =
-        R * (ks + vs + words + bytes + 2 * jit::kBlock) + jit::kBlock * (kss + vss) + 2 * addresses + 1024;
+    const size_t few = R * (ks + vs + words + bytes + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
+                       2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
+                       jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
     const size_t panel = lanes * (ks + vs + 3) + 128;
     const size_t tiles = keys * packed_key(plan) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +

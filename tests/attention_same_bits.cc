@@ -2,6 +2,7 @@
 // memory are in property_same.cc.
 #include <gtest/gtest.h>
 
+#include "tests/support/check.h"
 #include "tests/support/run.h"
 
 namespace quire::test {
@@ -108,6 +109,27 @@ TEST(AttentionSameBits, ManySequences) {
     for (Case c : bases()) {
         for (int i = 0; i < 60; ++i) c.sequences.push_back({1 + i % 4, 5 + i * 7});
         check_ways({c}, {&best_target()});
+    }
+}
+
+// Wherever rows are: also a multiple of 4096 bytes apart, where decode copies values.
+TEST(AttentionSameBits, QuickLayouts) {
+    Case floats = base(plain_format(QUIRE_F32), plain_format(QUIRE_F32));
+    floats.H = floats.Hk = 4;
+    Case high = base(quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16));
+    high.precision = QUIRE_PRECISION_HIGH;
+    high.H = high.Hk = 16;
+    for (Case c : {floats, high}) {
+        c.Dv = 64;
+        c.sequences = {{1, 301, 1}, {2, 40, 2}, {30, 50, 3}};
+        Tensors tensors(c);
+        EXPECT_EQ(tensors.value.rows_view.strides[0] * type_bits(c.value_format.type) / 8, 4096);
+        check(tensors, {&best_target()});
+        const Outcome far = run_on(c, best_target());
+        for (const int layout : {1, 2, 3}) {
+            c.layout = layout;
+            EXPECT_TRUE(run_on(c, best_target()) == far) << c;
+        }
     }
 }
 
