@@ -7,7 +7,7 @@ namespace {
 
 constexpr TokenBlockInfo kTokenBlocks[] = {{QUIRE_INT8_B16, QUIRE_INT8, 8}, {QUIRE_INT4_B16, QUIRE_INT4, 4}};
 
-constexpr int kDword = 4, kHalf = 2;
+constexpr int kDword = 4, kHalf = 2, kMostDim = 1024;
 
 // Of element d of a value's token: its byte in the block, and whether that is the byte's high nibble.
 struct Place {
@@ -25,6 +25,29 @@ void set_nibble(uint8_t* byte, bool high, int code) {
 
 int nibble(const uint8_t* byte, bool high) { return high ? *byte >> 4 : *byte & 15; }
 
+// A code into the same bits of each dword. Whole dwords, which compilers do several at a time.
+void set_codes(uint8_t* __restrict to, const uint8_t* __restrict codes, int count, int bits, int place) {
+    const uint32_t others = ~(((1u << bits) - 1) << (bits * place));
+    for (int i = 0; i < count; ++i) {
+        uint32_t dword = 0;
+        std::memcpy(&dword, to + i * kDword, kDword);
+        dword = (dword & others) | uint32_t(codes[i]) << (bits * place);
+        std::memcpy(to + i * kDword, &dword, kDword);
+    }
+}
+
+void place_value(const TokenBlockInfo& info, int dim, const uint8_t* row, uint8_t* block, int token) {
+    const int n = info.codes_of_dword();
+    uint8_t nibbles[kMostDim];
+    if (info.code_bits == 4)
+        for (int i = 0; i < dim / 2; ++i) {
+            nibbles[2 * i] = row[i] & 15;
+            nibbles[2 * i + 1] = row[i] >> 4;
+        }
+    set_codes(block + token / n * dim * kDword, info.code_bits == 4 ? nibbles : row, dim, info.code_bits,
+              info.value_place(token % n));
+}
+
 }  // namespace
 
 const TokenBlockInfo* token_block_info(quire_type type) {
@@ -40,13 +63,8 @@ void place_row(const TokenBlockInfo& info, const TokenBlockShape& shape, const v
     if (shape.side == Side::key) {
         for (int i = 0; i * kDword < info.row_bytes(shape.dim); ++i)
             std::memcpy(to + (i * kBlockTokens + token) * kDword, from + i * kDword, kDword);
-    } else if (info.code_bits == 8) {
-        const Place first = value_at(info, shape.dim, token, 0);
-        for (int d = 0; d < shape.dim; ++d) to[first.byte + d * kDword] = from[d];
     } else {
-        const Place first = value_at(info, shape.dim, token, 0);
-        for (int d = 0; d < shape.dim; ++d)
-            set_nibble(to + first.byte + d * kDword, first.high, nibble(from + d / 2, d % 2 != 0));
+        place_value(info, shape.dim, from, to, token);
     }
     to += info.code_bytes(shape.dim) + token * kHalf;
     for (int g = 0; g < shape.dim / shape.group; ++g)
