@@ -76,19 +76,20 @@ struct SoftmaxArgs {
     float cap;                // soft cap * log2(e); kernels with a soft cap only
 };
 
-// Integer weights: probabilities * scales of the values, as words. w = weight * factor, where a factor serves
+// Weights: probabilities * scales of the values. As words, w = weight * factor, where a factor serves
 // one query row and one group in the block, so that its largest weight is near 2^15.
 struct WeightsArgs {
     float* probabilities;  // [R][kBlock], changed
     const float* scales;   // [N][scale stride]
-    int16_t* weights;  // [R][kBlock / 2][weight stride][2]: of keys 2 i and 2 i + 1; written. PV may read a
-                       // vector more
-    float* factors;    // [R][weight stride] and a vector more, written
-    int64_t count;     // keys, a multiple of kKeyPadding; padded ones have probability 0
+    // int16_t [R][kBlock / 2][weight stride][2]: of keys 2 i and 2 i + 1, and PV may read a vector more; or
+    // float [R][kBlock][scale stride]. Written.
+    void* weights;
+    float* factors;  // of words: [R][weight stride] and a vector more, written
+    int64_t count;   // keys, a multiple of kKeyPadding; padded ones have probability 0
 };
 
 struct PvArgs {
-    const void* probabilities;  // float [R][kBlock]; or the integer weights of WeightsArgs
+    const void* probabilities;  // float [R][kBlock]; or the weights of WeightsArgs
     const char* const* rows;    // [N] address of each value row
     const float* scales;        // [N][scale stride]; or the weights' factors
     const float* rescale;       // [R]

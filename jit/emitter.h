@@ -77,6 +77,8 @@ public:
     void store_f32(const RegExp& at, const Vec& v, int n);
     // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on.
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
+    // lanes() / run floats, each in `run` lanes (2, 4 .. lanes()) that follow each other.
+    void load_repeated(const Vec& v, const RegExp& at, int run);
     // n floats, each in two lanes that follow each other.
     void load_twice(const Vec& v, const RegExp& at, int n);
     // n numbers of `type` (F32, F16, BF16), converted.

@@ -47,6 +47,22 @@ void Emitter::load_twice(const Vec& v, const RegExp& at, int n) {
     vmovsldup(v, v);
 }
 
+void Emitter::load_repeated(const Vec& v, const RegExp& at, int run) {
+    const int n = lanes() / run;
+    if (n == 1) return vbroadcastss(v, ptr[at]);
+    const Xbyak::Ymm y(v.getIdx());
+    const Xbyak::Zmm z(v.getIdx());
+    if (n == 2) is_512() ? vbroadcastsd(z, ptr[at]) : vbroadcastsd(y, ptr[at]);
+    if (n == 4) is_512() ? vbroadcastf32x4(z, ptr[at]) : vbroadcastf128(y, ptr[at]);
+    if (n == 8) vmovups(y, ptr[at]);
+    std::vector<uint32_t> order;
+    for (int i = 0; i < lanes(); ++i) order.push_back(uint32_t(i / run));
+    if (n <= 4) return vpermilps(v, v, constant(order));
+    Temp index(*this, "index");
+    vmovups(index, constant(order));
+    vpermps(z, Xbyak::Zmm((*index).getIdx()), v);
+}
+
 void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index) {
     const int low = index.front(), count = index.back() - low + 1;
     if (count == 1) return vbroadcastss(v, ptr[at + low * 4]);

@@ -70,7 +70,7 @@ Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels)
 
 Status make_row_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernels) {
     QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));
-    if (values.words())
+    if (values.words() || folds_scales(values))
         QUIRE_TRY(make(
             cache, values.name("decode_weights"), [&](auto* code) { return generate_weights(values, code); },
             &kernels->weights));

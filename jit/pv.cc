@@ -4,6 +4,7 @@
 
 #include "jit/pv_passes.h"
 #include "jit/row_loader.h"
+#include "jit/weights.h"
 #include "jit/word_loader.h"
 
 namespace quire::jit {
@@ -11,6 +12,7 @@ namespace {
 
 // A turn: for each key: v[w] = dequantised lanes of its row                (row loader)
 //                       for r: p = probabilities[r][key]; acc[r][w] += p * v[w]
+//         where weights hold the scales: v[w] = codes, p = weights[r][key][group of w]
 //
 // live: acc[R' * W] + v[W] + one that is p or the loader's
 class Pv : public PvPasses {
@@ -27,7 +29,8 @@ private:
         return rows;
     }
     int widest(int rows) const override { return std::min(kMostWidth, (num_vecs() - 1) / (rows + 1)); }
-    int turn_bytes() const override { return 4 * kUnroll; }
+    int key_bytes() const { return 4 * (folds_ ? key_.scales_stride() : 1); }
+    int turn_bytes() const override { return kUnroll * key_bytes(); }
 
     void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int r = 0; r < pass.rows; ++r) {
@@ -40,7 +43,7 @@ private:
 
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int key = 0; key < kUnroll; ++key) emit_key(acc, pass, key);
-        add(scales_, key_.scales_stride() * 4 * kUnroll);
+        if (!folds_) add(scales_, key_.scales_stride() * 4 * kUnroll);
     }
 
     void emit_key(const std::vector<Vec>& acc, const Pass& pass, int key) {
@@ -48,17 +51,26 @@ private:
         const std::vector<Vec> v = vecs("v", pass.width);
         emit_values(v, key, pass, [&] {
             mov(row_, ptr[rows_ + 8 * key]);
-            for (int w = 0; w < pass.width; ++w)
-                loader_->load(v[size_t(w)], pass.vec + w, row_, scales_ + key * key_.scales_stride() * 4);
+            for (int w = 0; w < pass.width; ++w) emit_load(v[size_t(w)], pass.vec + w, key);
         });
         for (int r = 0; r < pass.rows; ++r) {
+            const RegExp weights = weights_ + ((pass.row + r) * kBlock + key) * key_bytes();
             Temp p(*this, "p");
-            vbroadcastss(p, ptr[weights_ + ((pass.row + r) * kBlock + key) * 4]);
-            for (int w = 0; w < pass.width; ++w)
+            for (int w = 0; w < pass.width; ++w) {
+                if (w == 0 || group_of(pass.vec + w) != group_of(pass.vec + w - 1))
+                    vbroadcastss(p, ptr[weights + group_of(pass.vec + w) * 4]);
                 vfmadd231ps(acc[size_t(r * pass.width + w)], p, v[size_t(w)]);
+            }
         }
         free(v);
     }
+
+    void emit_load(const Vec& v, int vec, int key) {
+        if (folds_) return loader_->load_codes(v, vec, row_);
+        loader_->load(v, vec, row_, scales_ + key * key_.scales_stride() * 4);
+    }
+
+    int group_of(int vec) const { return folds_ ? vec * lanes() / scale_group(key_.format) : 0; }
 
     void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int r = 0; r < pass.rows; ++r)
@@ -66,6 +78,7 @@ private:
                 vmovups(ptr[output_at(pass.row + r, pass.vec + w)], acc[size_t(r * pass.width + w)]);
     }
 
+    const bool folds_ = folds_scales(key_);
     const std::unique_ptr<RowLoader> loader_;
 };
 

@@ -20,9 +20,13 @@ std::unique_ptr<RowLoader> RowLoader::make(Emitter& e, const quire_format& forma
 }
 
 void RowLoader::load(const Vec& out, int vec, const RegExp& row, const RegExp& scales) {
+    load_codes(out, vec, row);
+    scale(out, vec, scales);
+}
+
+void RowLoader::load_codes(const Vec& out, int vec, const RegExp& row) {
     const int first = vec * e_.lanes();
     load_numbers(out, first, std::min(e_.lanes(), dim_ - first), row);
-    scale(out, vec, scales);
 }
 
 // Group of each lane's element; padding repeats the last.

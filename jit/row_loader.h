@@ -18,6 +18,8 @@ public:
     // Vector `vec` of the row, dequantised; needs one register more while it works. `scales` is the address
     // of the row's f32 scales (args.h: ScalesArgs; unused where the format has none).
     void load(const Vec& out, int vec, const RegExp& row, const RegExp& scales);
+    // The same, but for the scales.
+    void load_codes(const Vec& out, int vec, const RegExp& row);
 
 protected:
     RowLoader(Emitter& e, const quire_format& format, int dim) : e_(e), format_(format), dim_(dim) {}

@@ -113,10 +113,48 @@ private:
     const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), factors_ = gpr("factors");
 };
 
+// for each vector of scales, of as many keys as it holds:
+//   for r in 0..R: weights[r][key][g] = p[r][key] * scale[key][g]
+class FloatWeights : public WeightsEmitter {
+public:
+    explicit FloatWeights(const RowKey& key) : WeightsEmitter(key) {
+        const Gpr scales = gpr("scales"), weights = gpr("weights");
+        const int run = key_.scales_stride(), keys = lanes() / run;
+        begin();
+        mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
+        mov(scales, ptr[args() + offsetof(WeightsArgs, scales)]);
+        mov(weights, ptr[args() + offsetof(WeightsArgs, weights)]);
+        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
+        Label each;
+        L(each);
+        Temp scale(*this, "scale");
+        vmovups(scale, ptr[scales]);
+        for (int r = 0; r < key_.rows; ++r) {
+            Temp weight(*this, "weight");
+            load_repeated(weight, probabilities_ + r * kBlock * 4, run);
+            vmulps(weight, weight, scale);
+            vmovups(ptr[weights + r * kBlock * run * 4], weight);
+        }
+        add(probabilities_, keys * 4);
+        add(scales, vec_bytes());
+        add(weights, vec_bytes());
+        sub(count_, keys);
+        jnz(each, T_NEAR);
+        end();
+    }
+};
+
 }  // namespace
 
+bool folds_scales(const RowKey& values) {
+    const int lanes = values.target->lanes(), group = scale_group(values.format);
+    return values.products == Products::floats && !token_block_info(values.format.type) && group > 0 &&
+           group % (2 * lanes) == 0 && values.numbers() == 1 && values.scales_stride() <= lanes &&
+           4 * values.rows * values.scales_stride() < values.padded();
+}
+
 Status generate_weights(const RowKey& values, std::vector<uint8_t>* code) {
-    return Weights(values).finish(code);
+    return values.words() ? Weights(values).finish(code) : FloatWeights(values).finish(code);
 }
 
 }  // namespace quire::jit

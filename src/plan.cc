@@ -5,6 +5,7 @@
 #include "jit/byte_loader.h"
 #include "jit/token_qk.h"
 #include "jit/token_rows.h"
+#include "jit/weights.h"
 #include "jit/word_loader.h"
 #include "src/precision.h"
 #include "src/select.h"
@@ -71,8 +72,9 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (lower && jit::has_words(keys.format))
         plan->query_order = jit::word_order(keys.format, keys.dim, target.lanes());
     if (lower && jit::has_words(values.format)) plan->weight_stride = values.weight_stride();
+    if (jit::folds_scales(values)) plan->weight_stride = 2 * values.scales_stride();  // words, or float
     if (lower && token_block_info(keys.format.type)) plan->query_order = jit::token_word_order(keys);
-    if (token_block_info(values.format.type)) plan->weight_stride = 2 * values.groups();  // words, or float
+    if (token_block_info(values.format.type)) plan->weight_stride = 2 * values.groups();
     choose_tiles(plan);
     return make_kernels(plan, keys, values, cache);
 }

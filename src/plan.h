@@ -23,7 +23,7 @@ struct AttentionPlan {
     int key_scale_stride = 0, value_scale_stride = 0;  // floats, 0: not quantised
     std::vector<int> query_order;  // of the words of keys (jit/word_loader.h); may be empty
     std::vector<int> byte_order;   // of the bytes of keys (jit/byte_loader.h), where some kernel takes them
-    int weight_stride = 0;         // of integer weights
+    int weight_stride = 0;         // of weights, in pairs of words
     int tile_rows = 0;             // query rows of a work item, a multiple of panel_rows
     int panel_vecs = 0;            // widest panel
     int tile_keys = 0;             // keys packed at a time

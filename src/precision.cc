@@ -6,13 +6,15 @@
 #include "jit/byte_loader.h"
 #include "jit/tile_words.h"
 #include "jit/token_rows.h"
+#include "jit/weights.h"
 #include "jit/word_loader.h"
 
 namespace quire {
 namespace {
 
-// Words must do with this share of the cycles: the count leaves out loads, of which they have more.
-constexpr double kWorthIt = 0.85;
+// Words and bytes must do with this share of float32's cycles: the count leaves out loads, of which they have
+// more, and for next to nothing precision is not given up.
+constexpr double kWorthIt = 0.92, kTilesWorthIt = 0.85;
 
 // Cycles of vector operations: multiplications have two pipes, all together three, and where they are 512
 // bits wide the same two.
@@ -23,9 +25,17 @@ double cycles(const Target& target, double multiplications, double others) {
 
 // The operations that jit/qk.cc and jit/pv.cc emit for one key. Codes to f32 lanes: widen, convert, two more
 // for nibbles, and scale; then one FMA a row.
-double float_cycles(const jit::RowKey& key) {
+double float_cycles_of_keys(const jit::RowKey& key) {
     const double widen = is_of_nibbles(key.format) ? 3 : 2;
     return key.vecs() * cycles(*key.target, 1 + key.rows, widen);
+}
+
+// The same, or instead of scaling a weight for each row and group.
+double float_cycles_of_values(const jit::RowKey& key) {
+    if (!jit::folds_scales(key)) return float_cycles_of_keys(key);
+    const double weights = double(key.rows * key.scales_stride()) / key.target->lanes();
+    const double widen = is_of_nibbles(key.format) ? 3 : 2;
+    return key.vecs() * cycles(*key.target, key.rows, widen) + cycles(*key.target, weights, weights);
 }
 
 // Of tiles, a vector of rows and two elements: two FMA, or one dot product, of words with operations for each
@@ -38,7 +48,7 @@ jit::Products tile_products(const jit::RowKey& key, quire_precision precision, b
     const double groups = 1. / scale_group(key.format), addition = key.target->vnni ? 0 : 1;
     const double words =
         cycles(*key.target, 1 + group_multiplications * groups, addition + group_others * groups);
-    return words < kWorthIt * cycles(*key.target, 2, 0) ? jit::Products::words : jit::Products::floats;
+    return words < kTilesWorthIt * cycles(*key.target, 2, 0) ? jit::Products::words : jit::Products::floats;
 }
 
 // A chunk of 4 L elements: its words, and for each row two dot products, of which one starts the sum, a
@@ -85,7 +95,7 @@ jit::Products token_products(quire_precision precision) {
 jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_products(precision);
     jit::Products best = jit::Products::floats;
-    double least = float_cycles(key);
+    double least = float_cycles_of_keys(key);
     const auto consider = [&](jit::Products products, bool possible, double (*count)(const jit::RowKey&)) {
         if (!possible || count(key) >= kWorthIt * least) return;
         best = products, least = count(key);
@@ -102,7 +112,7 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_products(precision);
     if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
-    const bool pays = word_cycles_of_values(key) < kWorthIt * float_cycles(key);
+    const bool pays = word_cycles_of_values(key) < kWorthIt * float_cycles_of_values(key);
     return pays ? jit::Products::words : jit::Products::floats;
 }
 

@@ -8,6 +8,7 @@
 
 #include "jit/byte_loader.h"
 #include "jit/token_qk.h"
+#include "jit/weights.h"
 #include "jit/word_loader.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/run.h"
@@ -246,8 +247,9 @@ private:
         const bool tokens = token_block_info(value_.format.type) != nullptr;
         if (tokens) clear_dead(count, value_scales.as<float>());
         // As pairs of words; blocks of tokens may have floats.
-        const size_t weights_length =
-            R * size_t(tokens ? value_.groups() * (value_.words() ? 1 : 2) : value_.weight_stride());
+        const size_t weights_length = R * size_t(tokens ? value_.groups() * (value_.words() ? 1 : 2)
+                                                 : jit::folds_scales(value_) ? 2 * value_.scales_stride()
+                                                                             : value_.weight_stride());
         const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read
         GuardedBuffer weights = array(weights_length * kBlock / 2 + room, around.scratch, flush_),
                       factors = array(weights_length + room, around.scratch, flush_);
