@@ -79,6 +79,8 @@ public:
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
     // lanes() / run floats, each in `run` lanes (2, 4 .. lanes()) that follow each other.
     void load_repeated(const Vec& v, const RegExp& at, int run);
+    // The first, third .. of 2 * lanes() floats.
+    void load_every_second(const Vec& v, const RegExp& at);
     // n floats, each in two lanes that follow each other.
     void load_twice(const Vec& v, const RegExp& at, int n);
     // n numbers of `type` (F32, F16, BF16), converted.
@@ -122,6 +124,9 @@ public:
                        const Xbyak::Operand& otherwise);
     // v = value where key == value.
     void replace_where_equal(const Vec& v, const Vec& key, float value);
+    // A scale of a sum: a sum times Inf could be -Inf, which hides a key, where the elements times Inf are of
+    // either sign, and their sum NaN.
+    void inf_to_nan(const Vec& v);
     // v = 0 where v is NaN.
     void zero_nan(const Vec& v);
     // d = magnitude < bound ? a : d.

@@ -96,6 +96,12 @@ void Emitter::replace_where_equal(const Vec& v, const Vec& key, float value) {
     }
 }
 
+void Emitter::inf_to_nan(const Vec& v) {
+    Temp zeros(*this, "zeros");
+    zero(zeros);
+    vfmadd231ps(v, v, zeros);
+}
+
 void Emitter::zero_nan(const Vec& v) {
     if (is_512()) {
         vcmpps(k2, v, v, kOrdered);

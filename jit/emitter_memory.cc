@@ -63,6 +63,22 @@ void Emitter::load_repeated(const Vec& v, const RegExp& at, int run) {
     vpermps(z, Xbyak::Zmm((*index).getIdx()), v);
 }
 
+void Emitter::load_every_second(const Vec& v, const RegExp& at) {
+    if (is_512()) {
+        std::vector<uint32_t> order;
+        for (int i = 0; i < lanes(); ++i) order.push_back(uint32_t(2 * i));
+        Temp low(*this, "low");
+        vmovups(v, constant(order));
+        vmovups(low, ptr[at]);
+        // v = the floats of both that it numbers
+        return vpermi2ps(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm((*low).getIdx()), ptr[at + vec_bytes()]);
+    }
+    const Xbyak::Ymm y(v.getIdx());
+    vmovups(y, ptr[at]);
+    vshufps(y, y, ptr[at + vec_bytes()], 0x88);
+    vpermpd(y, y, 0xd8);
+}
+
 void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index) {
     const int low = index.front(), count = index.back() - low + 1;
     if (count == 1) return vbroadcastss(v, ptr[at + low * 4]);

@@ -38,6 +38,8 @@ struct RowKey {
     int groups() const { return scale_group(format) ? dim / scale_group(format) : 0; }
     // Of one group: its scale, then its minimum where the format has one.
     int numbers() const { return block_info(format.type) ? block_info(format.type)->numbers() : 1; }
+    // A row has one number that scales all of it.
+    bool one_scale() const { return groups() == 1 && numbers() == 1; }
     // Floats from one row's f32 scales to the next: rows of few share a vector, whole ones.
     int scales_stride() const { return shared_lanes(groups() * numbers()); }
     // Floats of so many rows' scales: whole vectors are written and read from any of them on.

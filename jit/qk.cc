@@ -15,9 +15,6 @@ namespace {
 //   for g in 0..D/G: out[key + t][g] = float(rows[key + t][g])        of blocks: {d, m} or d of block g
 //
 // As many rows T as fit one vector, or one row of several; what a store writes beyond is written again.
-//
-// For integer products Inf becomes NaN: the sum of a group times Inf could be -Inf, which hides the key,
-// where the elements times Inf are of either sign, and their sum NaN.
 class Scales : public Emitter {
 public:
     explicit Scales(const RowKey& key)
@@ -76,11 +73,7 @@ private:
     }
 
     void store(int row, int group, const Vec& factors) {
-        if (key_.products != Products::floats) {
-            Temp zeros(*this, "zeros");
-            zero(zeros);
-            vfmadd231ps(factors, factors, zeros);
-        }
+        if (key_.products != Products::floats) inf_to_nan(factors);
         vmovups(ptr[out_at(row, group)], factors);
     }
 
@@ -104,6 +97,7 @@ private:
 //   for each vector of the row:
 //     k[t] = dequantised lanes of rows[key + t]             (row loader; later passes: what the first stored)
 //     for r in 0..R: q = query[r] lanes; acc[r][t] += q * k[t]
+//   where all elements of a key share a scale, k[t] are codes, and the scores are scaled
 //
 // live: acc[R' * T] + k[T] + one that is q or the loader's
 class Qk : public QkTiles {
@@ -144,12 +138,35 @@ private:
     void emit_key(const Vec& k, int t, int vec, const Pass& pass) {
         const RegExp kept = numbers_ + (t * key_.padded() + vec * lanes()) * 4;
         if (pass.row > 0) return vmovups(k, ptr[kept]);
-        loader_->load(k, vec, row_[size_t(t)], scales_of(t));
+        key_.one_scale() ? loader_->load_codes(k, vec, row_[size_t(t)])
+                         : loader_->load(k, vec, row_[size_t(t)], scales_of(t));
         if (pass.rows < key_.rows) vmovups(ptr[kept], k);
+    }
+
+    void emit_end() override {
+        if (!key_.one_scale()) return;
+        stage("scale the scores");
+        mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
+        mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
+        mov(count_, ptr[args() + offsetof(QkArgs, count)]);
+        Label each;
+        L(each);
+        Temp scale(*this, "scale"), score(*this, "score");
+        load_every_second(scale, scales_);
+        inf_to_nan(scale);
+        for (int r = 0; r < key_.rows; ++r) {
+            vmulps(score, scale, ptr[scores_ + r * kBlock * 4]);
+            vmovups(ptr[scores_ + r * kBlock * 4], *score);
+        }
+        add(scores_, vec_bytes());
+        add(scales_, 2 * vec_bytes());
+        sub(count_, lanes());
+        jnz(each, T_NEAR);
     }
 
     void emit_factors(const Xbyak::Xmm&, int, int) override {}
 
+    static_assert(kKeyPadding % 16 == 0);
     const std::unique_ptr<RowLoader> loader_;
 };
 

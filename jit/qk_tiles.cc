@@ -27,6 +27,7 @@ void QkTiles::generate() {
         emit_tiles(1);
         L(none);
     }
+    emit_end();
     end();
 }
 

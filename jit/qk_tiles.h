@@ -15,6 +15,7 @@ namespace quire::jit {
 //       prefetch its share of T rows of the next block, in the first pass    emit_prefetches
 //       acc[r][t] += lane by lane query[r] * rows[key + t]                   emit_products
 //     scores[r][key + t] = sum of the lanes of acc[r][t]                     emit_sums
+// what is left to do with the scores                                         emit_end
 class QkTiles : public Emitter {
 protected:
     explicit QkTiles(const RowKey& key) : Emitter(*key.target), key_(key), prefetch_(*this, key) {}
@@ -28,6 +29,7 @@ protected:
     virtual int parts() const = 0;  // of a row
     virtual int rows_a_pass() const { return key_.rows; }
     virtual void emit_products(const std::vector<Vec>& acc, int tokens, int part, const Pass& pass) = 0;
+    virtual void emit_end() {}
     // What is done to four sums, of the accumulators first .. first + 3 of r * tokens + t.
     virtual void emit_factors(const Xbyak::Xmm& sums, int first, int tokens) = 0;
 

@@ -152,7 +152,10 @@ private:
 
     void emit_scaled(const std::vector<Vec>& sums, int row, int rows) {
         const std::vector<Vec> scale = vecs("scale", vecs_);
-        for (int v = 0; v < vecs_; ++v) load_finite(scale[size_t(v)], scales_ + v * lanes() * 2);
+        for (int v = 0; v < vecs_; ++v) {
+            vcvtph2ps(scale[size_t(v)], ptr[scales_ + v * lanes() * 2]);
+            inf_to_nan(scale[size_t(v)]);
+        }
         for (int r = 0; r < rows; ++r)
             for (int v = 0; v < vecs_; ++v) {
                 const size_t i = size_t((r * vecs_ + v) * chains(rows));
@@ -164,15 +167,6 @@ private:
                 vmovups(ptr[scores_at(row + r, v)], sum);
             }
         free(scale);
-    }
-
-    // Scales, NaN where they are Inf: a sum times Inf could be -Inf, which hides the key, where the elements
-    // times Inf are of either sign, and their sum NaN.
-    void load_finite(const Vec& scale, const RegExp& at) {
-        Temp none(*this, "none");
-        zero(none);
-        vcvtph2ps(scale, ptr[at]);
-        vfmadd213ps(scale, none, scale);  // scale * 0 + scale
     }
 
     void emit_factors(int row, int rows) {

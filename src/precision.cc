@@ -24,17 +24,17 @@ double cycles(const Target& target, double multiplications, double others) {
 }
 
 // The operations that jit/qk.cc and jit/pv.cc emit for one key. Codes to f32 lanes: widen, convert, two more
-// for nibbles, and scale; then one FMA a row.
+// for nibbles, and scale (or the scores, in the end); then one FMA a row.
 double float_cycles_of_keys(const jit::RowKey& key) {
     const double widen = is_of_nibbles(key.format) ? 3 : 2;
-    return key.vecs() * cycles(*key.target, 1 + key.rows, widen);
+    return key.vecs() * cycles(*key.target, key.rows + !key.one_scale(), widen);
 }
 
 // The same, or instead of scaling a weight for each row and group.
 double float_cycles_of_values(const jit::RowKey& key) {
-    if (!jit::folds_scales(key)) return float_cycles_of_keys(key);
-    const double weights = double(key.rows * key.scales_stride()) / key.target->lanes();
     const double widen = is_of_nibbles(key.format) ? 3 : 2;
+    if (!jit::folds_scales(key)) return key.vecs() * cycles(*key.target, key.rows + 1, widen);
+    const double weights = double(key.rows * key.scales_stride()) / key.target->lanes();
     return key.vecs() * cycles(*key.target, key.rows, widen) + cycles(*key.target, weights, weights);
 }
 

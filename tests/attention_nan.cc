@@ -16,6 +16,7 @@ const quire_format kFormats[] = {plain_format(QUIRE_F32),
                                  plain_format(QUIRE_BF16),
                                  quantised(QUIRE_INT8, 8, QUIRE_F16),
                                  quantised(QUIRE_INT4, 24, QUIRE_F32),
+                                 quantised(QUIRE_INT8, 48, QUIRE_F16),
                                  plain_format(QUIRE_Q8_0),
                                  plain_format(QUIRE_Q5_1),
                                  quantised(QUIRE_INT8_B16, 8, QUIRE_F16),
@@ -108,7 +109,7 @@ TEST(AttentionNan, DeadSlots) {
 }
 
 TEST(AttentionNan, QuickDeadSlots) {
-    for (const quire_format& format : {kFormats[0], kFormats[3], kFormats[7], kFormats[8]})
+    for (const quire_format& format : {kFormats[0], kFormats[3], kFormats[8], kFormats[9]})
         for (const Case& c : small_shapes(format)) check_dead(c, {&best_target()});
 }
 

@@ -334,6 +334,7 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {plain_format(QUIRE_F16), 45},
                                           {quantised(QUIRE_INT8, 8, QUIRE_F16), 128},
                                           {quantised(QUIRE_INT8, 1, QUIRE_F32), 40},
+                                          {quantised(QUIRE_INT8, 72, QUIRE_F16), 72},
                                           {quantised(QUIRE_INT4, 1, QUIRE_F32), 40},
                                           {quantised(QUIRE_INT4, 32, QUIRE_F16), 96},
                                           {quantised(QUIRE_INT4, 44, QUIRE_F32), 132},
