@@ -53,6 +53,15 @@ void list_blocks(const CacheView& cache, const RowView& view, int64_t b, int kv_
     }
 }
 
+// To log2 units. Only -Inf hides: a large finite value must not become it here. NaN stays, as max gives its
+// second operand then.
+__m128 to_log2(__m128 value) {
+    const __m128 lowest = _mm_set1_ps(std::numeric_limits<float>::lowest());
+    const __m128 scaled = _mm_max_ps(lowest, _mm_mul_ps(value, _mm_set1_ps(kLog2e)));
+    const __m128 hides = _mm_cmpeq_ps(value, _mm_set1_ps(-INFINITY));
+    return _mm_or_ps(_mm_andnot_ps(hides, scaled), _mm_and_ps(hides, value));
+}
+
 }  // namespace
 
 void Scratch::reserve(size_t floats) {
@@ -108,16 +117,15 @@ const char* query_at(const AttentionProblem& p, const Item& item, int64_t row) {
 
 void load_bias(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count,
                float* bias) {
-    constexpr float kLowest = std::numeric_limits<float>::lowest();
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
-    std::fill(bias, bias + count, 0.f);
-    for (int i = 0; i < p.num_terms; ++i)
+    const int loaded =
+        p.num_terms > 0 && load_term(p, p.terms[0], item.b, row / group, head, begin, count, bias);
+    if (!loaded) std::fill(bias, bias + count, 0.f);
+    for (int i = loaded; i < p.num_terms; ++i)
         add_term(p, p.terms[i], item.b, row / group, head, begin, count, bias);
-    // Only -Inf hides: a large finite value must not become it here.
-    for (int64_t j = 0; j < count; ++j) {
-        const float value = bias[j], scaled = value * kLog2e, bounded = scaled < kLowest ? kLowest : scaled;
-        bias[j] = value == -INFINITY ? value : bounded;  // NaN stays
-    }
+    int64_t j = 0;
+    for (; j + 4 <= count; j += 4) _mm_storeu_ps(bias + j, to_log2(_mm_loadu_ps(bias + j)));
+    for (; j < count; ++j) _mm_store_ss(bias + j, to_log2(_mm_load_ss(bias + j)));
 }
 
 void drop(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count,

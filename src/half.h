@@ -19,11 +19,11 @@ inline float float_from_bits(uint32_t bits) {
 inline float half_to_float(uint16_t h) {
     const uint32_t sign = uint32_t(h & 0x8000) << 16;
     const uint32_t rest = h & 0x7fff;
-    // Moving the fields up by 13 gives the value times 2^-112, exact for subnormals too. No branch: loops
-    // over this become vectors.
+    // Moving the fields up by 13 gives the value times 2^-112, exact for subnormals too; of Inf and NaN only
+    // the exponent is wrong. No branch, nor what compilers make one of: loops over this become vectors.
     const uint32_t finite = float_bits(float_from_bits(rest << 13) * 0x1p112f);
-    const uint32_t inf_or_nan = 0x7f800000 | ((rest & 0x3ff) << 13);
-    return float_from_bits(sign | (rest >= 0x7c00 ? inf_or_nan : finite));
+    const uint32_t is_not = 0u - uint32_t(rest >= 0x7c00);
+    return float_from_bits(sign | finite | (is_not & 0x7f800000));
 }
 
 inline uint16_t float_to_half(float x) {

@@ -228,6 +228,14 @@ bool is_row_of_numbers(const ScoreTerm& term) {
            term.column_stride == type_bits(term.type) / 8;
 }
 
+const char* row_of(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64_t i, int h) {
+    return term.base + b * term.batch_stride + h * term.head_stride +
+           (term.packed ? p.queries_at.begin(b) + i : i) * term.row_stride;
+}
+int64_t column_of(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64_t begin) {
+    return (begin + (term.packed ? p.keys_at.begin(b) : 0)) * term.column_stride;
+}
+
 void add_tree(const AttentionProblem& p, const char* words, int64_t b, int64_t begin, int64_t count,
               float* out, int64_t word_stride) {
     const int64_t first_new = p.keys(b) - p.queries(b);
@@ -247,10 +255,9 @@ void add_term(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64
             if (t < (term.begin ? term.begin(b) : 0) || t >= term.end(b)) out[t - begin] += term.a;
         return;
     }
-    const char* row = term.base + b * term.batch_stride + h * term.head_stride +
-                      (term.packed ? p.queries_at.begin(b) + i : i) * term.row_stride;
+    const char* row = row_of(p, term, b, i, h);
     if (term.kind == ScoreTerm::tree) return add_tree(p, row, b, begin, count, out, term.column_stride);
-    const char* at = row + (begin + (term.packed ? p.keys_at.begin(b) : 0)) * term.column_stride;
+    const char* at = row + column_of(p, term, b, begin);
     const float slope = term.slopes ? term.slopes[h * term.slope_stride] : 1;
     constexpr int64_t kChunk = 128;
     float values[kChunk];
@@ -266,6 +273,13 @@ void add_term(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64
         for (int j = 0; j < n; ++j) out[j] += values[j];
         at += kChunk * term.column_stride;
     }
+}
+
+bool load_term(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64_t i, int h, int64_t begin,
+               int64_t count, float* out) {
+    if (!is_row_of_numbers(term) || term.slopes) return false;
+    load_numbers(term.type, row_of(p, term, b, i, h) + column_of(p, term, b, begin), int(count), out);
+    return true;
 }
 
 Status make_attention_problem(const AttentionSpec& spec, const quire_attention_args& args,
