@@ -14,7 +14,7 @@ namespace quire::jit {
 // scores stay in L1.
 constexpr int kBlock = 128;
 // Most query rows that the decode kernels take; more rows go to the query-rows-in-lanes kernels.
-constexpr int kMaxDecodeRows = 8;
+constexpr int kMaxDecodeRows = 12;
 // Keys of a block are padded (by repeating the last row) to a multiple of this, so that no kernel has a tail
 // over keys: padded keys are hidden by softmax bounds.
 constexpr int kKeyPadding = 16;

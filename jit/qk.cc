@@ -117,11 +117,7 @@ private:
     }
     int parts() const override { return loader_->vecs(); }
     // A tile of one key would load a query vector for each product.
-    int rows_a_pass() const override {
-        int rows = key_.rows;
-        while (tile_of(rows) == 1) rows = (rows + 1) / 2;
-        return rows;
-    }
+    bool fits(int rows) const override { return tile_of(rows) > 1; }
 
     void emit_products(const std::vector<Vec>& acc, int tokens, int vec, const Pass& pass) override {
         stage("products, vector " + std::to_string(vec));
@@ -186,48 +182,49 @@ public:
     }
 
 private:
-    bool fit(int tokens, bool several_sums) const {
-        return key_.rows * tokens + 4 + (several_sums ? key_.rows * tokens : 1) <= num_vecs();
+    bool fit(int rows, int tokens, bool several_sums) const {
+        return rows * tokens + 4 + (several_sums ? rows * tokens : 1) <= num_vecs();
     }
+    bool fits(int rows) const override { return fit(rows, 1, false); }
     int tile() const override {
         bool several = false;  // groups that are no multiple of a chunk may go on anywhere
         for (int chunk = 0; chunk < parts(); ++chunk) several = several || goes_on(chunk);
         for (int t : {4, 2})
-            if (fit(t, several)) return t;
+            if (fit(rows_a_pass(), t, several)) return t;
         return 1;
     }
     int parts() const override { return loader_->chunks(); }
 
     // Whether all lanes of this chunk and the next are of one group, and there are registers for its sums.
     bool goes_on(int chunk) const {
-        if (chunk < 0 || chunk + 1 >= parts() || !fit(1, true)) return false;
+        if (chunk < 0 || chunk + 1 >= parts() || !fit(rows_a_pass(), 1, true)) return false;
         return loader_->key_groups(chunk).front() == loader_->key_groups(chunk + 1).back();
     }
 
-    void emit_products(const std::vector<Vec>& acc, int tokens, int chunk, const Pass&) override {
+    void emit_products(const std::vector<Vec>& acc, int tokens, int chunk, const Pass& pass) override {
         stage("products, chunk " + std::to_string(chunk));
-        if (goes_on(chunk) && !goes_on(chunk - 1)) sums_ = vecs("sum", key_.rows * tokens);
-        for (int t = 0; t < tokens; ++t) emit_token(acc, tokens, chunk, t);
+        if (goes_on(chunk) && !goes_on(chunk - 1)) sums_ = vecs("sum", pass.rows * tokens);
+        for (int t = 0; t < tokens; ++t) emit_token(acc, tokens, chunk, t, pass);
         if (goes_on(chunk - 1) && !goes_on(chunk)) {
             free(sums_);
             sums_.clear();
         }
     }
 
-    void emit_token(const std::vector<Vec>& acc, int tokens, int chunk, int t) {
+    void emit_token(const std::vector<Vec>& acc, int tokens, int chunk, int t, const Pass& pass) {
         const bool first = !goes_on(chunk - 1), last = !goes_on(chunk);
         Temp a(*this, "a"), b(*this, "b");
         loader_->load_keys(a, b, chunk, row_[size_t(t)]);
         Temp scale(*this, "scale");
         if (last) load_lanes(scale, scales_of(t), loader_->key_groups(chunk));
-        for (int r = 0; r < key_.rows; ++r) {
+        for (int r = 0; r < pass.rows; ++r) {
             const size_t i = size_t(r * tokens + t);
             if (!sums_.empty()) {
-                emit_dots(sums_[i], a, b, r, chunk, first);
+                emit_dots(sums_[i], a, b, pass.row + r, chunk, first);
                 if (last) emit_scaled(acc[i], sums_[i], scale);
             } else {
                 Temp sum(*this, "sum");
-                emit_dots(sum, a, b, r, chunk, true);
+                emit_dots(sum, a, b, pass.row + r, chunk, true);
                 emit_scaled(acc[i], sum, scale);
             }
         }

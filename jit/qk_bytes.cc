@@ -28,13 +28,15 @@ public:
 private:
     int tile() const override {
         for (int t : {4, 2})
-            if (key_.rows * t + loader_->parts() + 4 <= num_vecs()) return t;
+            if (fit(rows_a_pass(), t)) return t;
         return 1;
     }
+    bool fit(int rows, int tokens) const { return rows * tokens + loader_->parts() + 4 <= num_vecs(); }
+    bool fits(int rows) const override { return fit(rows, 1); }
     int parts() const override { return loader_->chunks(); }
     int chunk_bytes() const { return loader_->parts() * vec_bytes(); }
 
-    void emit_products(const std::vector<Vec>& acc, int tokens, int chunk, const Pass&) override {
+    void emit_products(const std::vector<Vec>& acc, int tokens, int chunk, const Pass& pass) override {
         stage("products, chunk " + std::to_string(chunk));
         mov(starts_, ptr[args() + offsetof(QkArgs, starts)]);
         for (int t = 0; t < tokens; ++t) {
@@ -42,15 +44,16 @@ private:
             loader_->load(k.data(), chunk, row_[size_t(t)]);
             Temp scale(*this, "scale");
             load_lanes(scale, scales_of(t), loader_->groups(chunk));
-            for (int r = 0; r < key_.rows; ++r) {
+            for (int r = 0; r < pass.rows; ++r) {
                 Temp sum(*this, "sum");
-                emit_dots(sum, k, r, chunk);
+                emit_dots(sum, k, pass.row + r, chunk);
                 vcvtdq2ps(sum, sum);
                 vfmadd231ps(acc[size_t(r * tokens + t)], sum, scale);
             }
             free(k);
         }
-        if (chunk + 1 == parts() || (chunk + 1) % span_ == 0) emit_lane_factors(acc, tokens, chunk / span_);
+        if (chunk + 1 == parts() || (chunk + 1) % span_ == 0)
+            emit_lane_factors(acc, tokens, chunk / span_, pass);
     }
 
     void emit_dots(const Vec& sum, const std::vector<Vec>& k, int r, int chunk) {
@@ -58,13 +61,13 @@ private:
         dot_bytes(sum, starts_ + at * vec_bytes(), k, query_ + at * chunk_bytes());
     }
 
-    void emit_lane_factors(const std::vector<Vec>& acc, int tokens, int span) {
+    void emit_lane_factors(const std::vector<Vec>& acc, int tokens, int span, const Pass& pass) {
         const int spans = (parts() + span_ - 1) / span_;
         mov(rax, ptr[args() + offsetof(QkArgs, factors)]);
-        for (int r = 0; r < key_.rows; ++r)
+        for (int r = 0; r < pass.rows; ++r)
             for (int t = 0; t < tokens; ++t) {
                 const Vec& v = acc[size_t(r * tokens + t)];
-                vmulps(v, v, ptr[rax + (r * spans + span) * vec_bytes()]);
+                vmulps(v, v, ptr[rax + ((pass.row + r) * spans + span) * vec_bytes()]);
             }
     }
 

@@ -78,7 +78,7 @@ void QkTiles::emit_sums(const std::vector<Vec>& acc, int tokens, const Pass& pas
         step == 8 ? sum_eight(v) : sum_four(v[0], v[0], v[1], v[2], v[3]);
         for (int i = 0; i < std::min(step, total - first); i += 4) {
             const Xbyak::Xmm sums(v[i].getIdx());
-            emit_factors(sums, first + i, tokens);
+            emit_factors(sums, pass.row * tokens + first + i, tokens);
             emit_store_sums(sums, pass.row, first + i, std::min(4, total - first - i), tokens);
         }
         first += step;

@@ -25,9 +25,14 @@ protected:
         int row, rows;
     };
 
-    virtual int tile() const = 0;   // T: 1, 2, 3, 4 or 6
-    virtual int parts() const = 0;  // of a row
-    virtual int rows_a_pass() const { return key_.rows; }
+    virtual int tile() const = 0;           // T: 1, 2, 3, 4 or 6
+    virtual int parts() const = 0;          // of a row
+    virtual bool fits(int rows) const = 0;  // a pass, with one key at least
+    int rows_a_pass() const {
+        int rows = key_.rows;
+        while (!fits(rows)) rows = (rows + 1) / 2;
+        return rows;
+    }
     virtual void emit_products(const std::vector<Vec>& acc, int tokens, int part, const Pass& pass) = 0;
     virtual void emit_end() {}
     // What is done to four sums, of the accumulators first .. first + 3 of r * tokens + t.

@@ -302,7 +302,7 @@ void check_setup(const Setup& setup) {
 
 // Each shape as keys and, with another one, as values.
 void check_shapes(const std::vector<const Target*>& on, size_t step, jit::Products products) {
-    const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12};
     for (const Target* target : on) {
         std::vector<RowShape> shapes;
         for (const RowShape& shape : row_shapes())
@@ -313,7 +313,7 @@ void check_shapes(const std::vector<const Target*>& on, size_t step, jit::Produc
             check_setup({target,
                          shapes[i],
                          shapes[(i * 7 + 3) % shapes.size()],
-                         rows[i % 8],
+                         rows[i % 10],
                          {i % 2 == 0, i % 3 == 0, i % 5 == 0},
                          products});
     }
