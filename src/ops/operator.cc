@@ -1,5 +1,6 @@
 #include "src/ops/operator.h"
 
+#include "src/attend.h"
 #include "src/ops/kernel_names.h"
 
 namespace quire {
@@ -36,7 +37,7 @@ std::string tiles_of(const AttentionPlan& plan) {
     if (!plan.target->jit()) return "";
     return "attention tiles: " + std::to_string(plan.tile_rows) + " query rows x " +
            std::to_string(plan.tile_keys) + " keys, panels of " + std::to_string(plan.panel_rows()) +
-           " rows\n";
+           " rows, " + std::to_string(scratch_floats(plan) * sizeof(float) / 1024) + " KiB a thread\n";
 }
 
 }  // namespace
