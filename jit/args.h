@@ -110,11 +110,12 @@ constexpr int kPanelStride = kTileKeys * kValuePanel + 16;
 
 constexpr int kPairPanelStride = kTileKeys / 2 * kValuePanel + 16;  // of words, bfloats: pairs of keys
 
-struct PackArgs {             // rows into a tile of f32, of words, or of bfloat16 numbers
+struct PackArgs {             // rows into a tile of f32, of words, of bytes, or of bfloat16 numbers
     const char* const* rows;  // [N]
-    const float* scales;      // [N][scale stride]; words: not used
-    // keys: float [N][V], int16_t [N][query words], or pairs of bfloat16 [N][bfloat lanes]; values: float
-    // [ceil(V / 8)][kPanelStride], or [ceil(V / 8)][kPairPanelStride] pairs of int16_t or bfloat16
+    const float* scales;      // [N][scale stride]; words, bytes: not used
+    // keys: float [N][V], int16_t [N][query words], pairs of bfloat16 [N][bfloat lanes], or uint8_t
+    // [N][byte lanes][4]; values: float [ceil(V / 8)][kPanelStride], or [ceil(V / 8)][kPairPanelStride] pairs
+    // of int16_t or bfloat16
     void* tile;
     int64_t count;  // keys; values in pairs: an even number
 };
@@ -130,14 +131,21 @@ struct TokenRowsArgs {          // blocks into plain rows
     int64_t count;              // tokens, a multiple of kKeyPadding
 };
 
+// Sums of products of bytes, in int32, start with the bits of this number, and so are always the bits of a
+// number: of it + the sum, which is below 2^22.
+constexpr float kByteTileZero = 12582912;  // 3 * 2^22
+
 struct TileQkArgs {
     // float [D][W * L], int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle), or bfloat16 the same,
-    // in order, where a last one without another lies beside a 0
+    // in order, where a last one without another lies beside a 0; or of bytes int8_t [D / 4][W * L][4]
+    // (jit/byte_loader.h: byte_tile_order), and behind them for each part [W * L] float -kByteTileZero * the
+    // sum of its factors, and for each of its spans [W * L] int32_t kByteTileZero's bits -zero * the sum of
+    // the span's bytes, and float factors
     const void* query;
     const void* keys;      // as packed
     float* scores;         // [N][W * L], written
     int64_t count;         // keys, a multiple of kTileStep
-    const float* scales;   // [N][scale stride], of words
+    const float* scales;   // [N][scale stride], of words and bytes
     const float* factors;  // [W * L] of the query's words
 };
 

@@ -1,11 +1,14 @@
 #include "jit/byte_loader.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
+
+constexpr int kWidestPart = 128;  // elements; its code is straight
 
 // ---- codes of eight bits, signed: the top bit flips ----
 
@@ -100,6 +103,19 @@ std::vector<int> byte_order(const quire_format& format, int dim, int lanes) {
                 const int element = first + (halves ? i / 16 * 32 + part * 16 + i % 16 : parts * i + part);
                 order.push_back(element < dim ? element : -1);
             }
+    return order;
+}
+
+int byte_tile_part(const quire_format& format) { return std::gcd(scale_group(format), kWidestPart); }
+
+std::vector<int> byte_tile_order(const quire_format& format, int dim) {
+    const int lanes = 8, parts = byte_parts(format), chunk = parts * 4 * lanes;  // any number of lanes
+    const std::vector<int> by_vector = byte_order(format, dim, lanes);
+    std::vector<int> order;
+    for (int i = 0; i < dim; ++i) {
+        const int four = i / 4, lane = four / parts % lanes;
+        order.push_back(by_vector[size_t(i / chunk * chunk + (four % parts * lanes + lane) * 4 + i % 4)]);
+    }
     return order;
 }
 

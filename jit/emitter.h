@@ -153,6 +153,8 @@ public:
     // int32 lanes: d = start + the four products in a lane of unsigned bytes of a[i] and signed ones at b[i].
     // Without VNNI the bytes of a are below 16 and a is of at most four: 4 * 2 * 15 * 128 < 2^15.
     void dot_bytes(const Vec& d, const RegExp& start, const std::vector<Vec>& a, const RegExp& b);
+    // int32 lanes: acc += the four products, on targets with VNNI.
+    void dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
     // d = the words of int32 lanes that fit 16 bits; clobbers high.
     void join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high);
     // The same of n <= 2 * lanes() bytes, in two vectors: lane i of `which` is byte pair_byte(which, i).

@@ -108,9 +108,7 @@ void Emitter::dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {
 void Emitter::dot_bytes(const Vec& d, const RegExp& start, const std::vector<Vec>& a, const RegExp& b) {
     if (target_.vnni) {
         vmovups(d, ptr[start]);
-        for (size_t i = 0; i < a.size(); ++i)
-            vpdpbusd(d, a[i], ptr[b + int(i) * vec_bytes()],
-                     is_512() ? Xbyak::EvexEncoding : Xbyak::VexEncoding);
+        for (size_t i = 0; i < a.size(); ++i) dot_bytes(d, a[i], ptr[b + int(i) * vec_bytes()]);
         return;
     }
     vpmaddubsw(d, a[0], ptr[b]);
@@ -121,6 +119,10 @@ void Emitter::dot_bytes(const Vec& d, const RegExp& start, const std::vector<Vec
     }
     vpmaddwd(d, d, splat_bits(0x00010001));
     vpaddd(d, d, ptr[start]);
+}
+
+void Emitter::dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {
+    vpdpbusd(acc, a, b, is_512() ? Xbyak::EvexEncoding : Xbyak::VexEncoding);
 }
 
 void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high) {

@@ -9,8 +9,7 @@
 
 namespace quire::jit {
 
-// What a kernel's products are of. Words: precision `high`; bytes of the query, and tiles of bfloat16
-// numbers, `medium`.
+// What a kernel's products are of. Words: precision `high`; bytes, and tiles of bfloat16 numbers, `medium`.
 enum class Products { floats, words, bytes, bfloats };
 
 inline const char* products_name(Products products) {
@@ -32,6 +31,7 @@ struct RowKey {
         return text + "_" + format_name(format) + products_name(products) + "_" + target->name;
     }
     bool words() const { return products == Products::words; }
+    bool bytes() const { return products == Products::bytes; }
     bool bfloats() const { return products == Products::bfloats; }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
@@ -50,6 +50,20 @@ struct RowKey {
     }
     // Of a key row as bfloat16 numbers, two a lane: whole vectors.
     int bfloat_lanes() const { return (vecs() + 1) / 2 * target->lanes(); }
+    // Of a key row as bytes, four a lane: the chunks of the byte loader.
+    int byte_lanes() const {
+        const int vector = 4 * target->lanes(), chunk = is_of_nibbles(format) ? 2 * vector : vector;
+        return (dim + chunk - 1) / chunk * chunk / 4;
+    }
+    // 32-bit lanes of a key row in a tile.
+    int tile_lanes() const {
+        switch (products) {
+            case Products::words: return query_words() / 2;
+            case Products::bytes: return byte_lanes();
+            case Products::bfloats: return bfloat_lanes();
+            default: return padded();
+        }
+    }
     // Integer weights are made of so many groups at a time, and padded to them.
     int weight_lanes() const { return std::min(shared_lanes(groups()), target->lanes()); }
     int weight_stride() const { return (groups() + weight_lanes() - 1) / weight_lanes() * weight_lanes(); }

@@ -6,6 +6,7 @@
 #include "jit/pv.h"
 #include "jit/qk.h"
 #include "jit/softmax.h"
+#include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
 #include "jit/tile_words.h"
 #include "jit/token_pv.h"
@@ -79,7 +80,7 @@ Status make_row_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernel
 }
 
 TileKey tile_key(const RowKey& key, int vecs) {
-    return {key.target, key.dim, key.bfloats() ? key.bfloat_lanes() : key.padded(), vecs, key.products};
+    return {key.target, key.dim, key.tile_lanes(), vecs, key.products};
 }
 
 std::string tile_name(const char* stage, const TileKey& key) {
@@ -105,10 +106,11 @@ namespace {
 
 Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>* kernel) {
     keys.rows = vecs;
-    if (keys.words())
+    if (keys.words() || keys.bytes()) {
+        const auto generate = keys.words() ? generate_tile_qk_words : generate_tile_qk_bytes;
         return make(
-            cache, keys.name("tile_qk"), [&](auto* code) { return generate_tile_qk_words(keys, code); },
-            kernel);
+            cache, keys.name("tile_qk"), [&](auto* code) { return generate(keys, code); }, kernel);
+    }
     const TileKey key = tile_key(keys, vecs);
     return make(
         cache, tile_name("tile_qk", key), [&](auto* code) { return generate_tile_qk(key, code); }, kernel);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "jit/byte_loader.h"
 #include "jit/row_loader.h"
 #include "jit/word_loader.h"
 
@@ -39,7 +40,7 @@ public:
         }
         add(rows_, 8 * keys);
         add(scales_, keys * key_.scales_stride() * 4);
-        add(tile_, panels_ ? kValuePanel * 4 : (key_.bfloats() ? key_.bfloat_lanes() : key_.padded()) * 4);
+        add(tile_, (panels_ ? kValuePanel : key_.tile_lanes()) * 4);
         keys == 1 ? dec(count_) : sub(count_, keys);
         jnz(each_key, T_NEAR);
         end();
@@ -71,31 +72,53 @@ private:
               row_ = gpr("row"), second_ = gpr("second row");
 };
 
-// for key in 0..count: tile[key] = words of rows[key]                           (word loader)
-class PackKeyWords : public Emitter {
+// for key in 0..count: tile[key] = words, or bytes, of rows[key]                 (word, byte loader)
+class PackKeyCodes : public Emitter {
 public:
-    explicit PackKeyWords(const RowKey& key) : Emitter(*key.target) {
-        const auto loader = WordLoader::make(*this, key.format, key.dim);
+    explicit PackKeyCodes(const RowKey& key) : Emitter(*key.target), key_(key) {
         begin();
-        const Gpr rows = gpr("rows"), tile = gpr("tile"), count = gpr("count"), row = gpr("row");
+        const Gpr rows = gpr("rows"), count = gpr("count");
         mov(rows, ptr[args() + offsetof(PackArgs, rows)]);
-        mov(tile, ptr[args() + offsetof(PackArgs, tile)]);
+        mov(tile_, ptr[args() + offsetof(PackArgs, tile)]);
         mov(count, ptr[args() + offsetof(PackArgs, count)]);
         Label each_key;
         L(each_key);
-        mov(row, ptr[rows]);
-        for (int chunk = 0; chunk < loader->chunks(); ++chunk) {
-            Temp a(*this, "a"), b(*this, "b");
-            loader->load_keys(a, b, chunk, row);
-            vmovups(ptr[tile + 2 * chunk * vec_bytes()], *a);
-            vmovups(ptr[tile + (2 * chunk + 1) * vec_bytes()], *b);
-        }
+        mov(row_, ptr[rows]);
+        key.bytes() ? emit_bytes() : emit_words();
         add(rows, 8);
-        add(tile, key.query_words() * 2);
+        add(tile_, key.tile_lanes() * 4);
         dec(count);
         jnz(each_key, T_NEAR);
         end();
     }
+
+private:
+    void emit_words() {
+        const auto loader = WordLoader::make(*this, key_.format, key_.dim);
+        emit_chunks(loader->chunks(), 2, [&](const std::vector<Vec>& v, int chunk) {
+            loader->load_keys(v[0], v[1], chunk, row_);
+        });
+    }
+
+    void emit_bytes() {
+        const auto loader = ByteLoader::make(*this, key_.format, key_.dim);
+        emit_chunks(loader->chunks(), loader->parts(),
+                    [&](const std::vector<Vec>& v, int chunk) { loader->load(v.data(), chunk, row_); });
+    }
+
+    template <typename Load>
+    void emit_chunks(int chunks, int width, const Load& load) {
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+            const std::vector<Vec> v = vecs("v", width);
+            load(v, chunk);
+            for (int i = 0; i < width; ++i)
+                vmovups(ptr[tile_ + (chunk * width + i) * vec_bytes()], v[size_t(i)]);
+            free(v);
+        }
+    }
+
+    const RowKey key_;
+    const Gpr tile_ = gpr("tile"), row_ = gpr("row");
 };
 
 // for each pair of keys: tile[panel][pair][0..8] = words of both rows
@@ -134,7 +157,8 @@ public:
 }  // namespace
 
 Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code) {
-    return key.words() ? PackKeyWords(key).finish(code) : Pack(key, false).finish(code);
+    if (key.words() || key.bytes()) return PackKeyCodes(key).finish(code);
+    return Pack(key, false).finish(code);
 }
 Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code) {
     return key.words() ? PackValueWords(key).finish(code) : Pack(key, true).finish(code);

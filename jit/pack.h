@@ -1,5 +1,5 @@
-// Tiles for the kernels with query rows in the lanes: rows dequantised, turned into words, or dequantised and
-// rounded to bfloat16, once for many query rows.
+// Tiles for the kernels with query rows in the lanes: rows dequantised, turned into words or bytes, or
+// dequantised and rounded to bfloat16, once for many query rows.
 #pragma once
 #include <vector>
 

@@ -10,10 +10,12 @@ namespace quire::jit {
 // once, but for the last one where a register less makes room for more accumulators: a load an accumulator.
 class TileProduct : public Emitter {
 protected:
-    // vecs: the panel's width. spare: registers that a multiplication needs.
-    TileProduct(const Target& target, int vecs, int spare)
+    // vecs: the panel's width. spare: registers that a multiplication needs. kept: what is kept in registers
+    // for each accumulator, itself included.
+    TileProduct(const Target& target, int vecs, int spare, int kept = 1)
         : Emitter(target),
           vecs_(vecs),
+          kept_(kept),
           loaded_(broadcasts(vecs, spare) < broadcasts(vecs - 1, spare) ? vecs - 1 : vecs),
           n_(broadcasts(loaded_, spare)),
           acc_(Emitter::vecs("acc", n_ * vecs)),
@@ -38,11 +40,13 @@ protected:
     const int vecs_;
 
 private:
+    const int kept_;
+
     // Broadcast operands a tile: as many as leave registers for all (AVX2 3 x 4 + 3 + 1 = 16), and divide
     // kTileStep and kValuePanel.
     int broadcasts(int loaded, int spare) const {
         for (int n : {8, 4})
-            if (n * vecs_ + loaded + 1 + spare <= num_vecs()) return n;
+            if (n * vecs_ * kept_ + loaded + 1 + spare <= num_vecs()) return n;
         return 2;
     }
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <numeric>
 
-#include "jit/tile_product.h"
+#include "jit/tile_codes.h"
 #include "jit/word_loader.h"
 
 namespace quire::jit {
@@ -12,21 +12,9 @@ namespace {
 
 constexpr int kMostOfAGroup = 512;  // 2^15 * 2^7 * 512 <= 2^31
 
-// A step multiplies a pair of words: acc[n][w] += element.low * row.low + element.high * row.high.
-class TileWords : public TileProduct {
-protected:
-    explicit TileWords(const RowKey& key)
-        : TileProduct(*key.target, key.rows, key.target->vnni ? 0 : 1), key_(key) {}
-
-    template <typename ElementAt>
-    void emit_pairs(const RegExp& lanes_at, const ElementAt& element_at, bool first) {
-        emit_step(lanes_at, element_at, [&](const Vec& sum, const Vec& element, const Xbyak::Operand& row) {
-            first ? vpmaddwd(sum, element, row) : dot_words(sum, element, row);
-        });
-    }
-
-    const RowKey key_;
-};
+// A step multiplies a pair of words: acc[n][w] += element.low * row.low + element.high * row.high. Without
+// VNNI that takes a register.
+int spare(const RowKey& key) { return key.target->vnni ? 0 : 1; }
 
 // for key in 0..count step n:
 //   scores[key + n][w] = 0
@@ -35,71 +23,31 @@ protected:
 //     scores[key + n][w] += acc[n][w] * scale[key + n][group]                     emit_scaled
 //   scores[key + n][w] *= factors[w]
 //
-// A group lies in lanes of chunks (jit/word_loader.h); chunks and groups fit together in periods, which are
-// turns of a loop.
-class TileQkWords : public TileWords {
+// A group lies in lanes of chunks (jit/word_loader.h).
+class TileQkWords : public TileQkCodes {
 public:
     explicit TileQkWords(const RowKey& key)
-        : TileWords(key), order_(word_order(key.format, key.dim, lanes())) {
-        begin();
-        mov(keys_, ptr[args() + offsetof(TileQkArgs, keys)]);
-        mov(scales_, ptr[args() + offsetof(TileQkArgs, scales)]);
-        mov(scores_, ptr[args() + offsetof(TileQkArgs, scores)]);
-        mov(factors_, ptr[args() + offsetof(TileQkArgs, factors)]);
-        mov(count_, ptr[args() + offsetof(TileQkArgs, count)]);
-        Label each_tile;
-        L(each_tile);
-        {
-            emit_zero();
-            mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
-            mov(element_, keys_);
-            mov(scale_, scales_);
-            emit_dims();
-            emit_factors();
-        }
-        add(keys_, n_ * row_bytes());
-        add(scales_, n_ * key_.scales_stride() * 4);
-        add(scores_, n_ * panel_bytes());
-        sub(count_, n_);
-        jnz(each_tile, T_NEAR);
-        end();
+        : TileQkCodes(key, spare(key)), order_(word_order(key.format, key.dim, lanes())) {
+        generate();
     }
 
 private:
-    int row_bytes() const { return key_.query_words() * 2; }
-    RegExp score_at(int n, int w) const { return scores_ + n * panel_bytes() + w * vec_bytes(); }
+    int row_bytes() const { return key_.tile_lanes() * 4; }
+    int turn() const override { return std::lcm(scale_group(key_.format), 4 * lanes()); }
 
-    void emit_zero() {
-        Temp none(*this, "none");
-        zero(none);
-        for (int n = 0; n < n_; ++n)
-            for (int w = 0; w < vecs_; ++w) vmovups(ptr[score_at(n, w)], *none);
-    }
-
-    void emit_dims() {
-        const int group = scale_group(key_.format), period = std::lcm(group, 4 * lanes());
-        const int whole = key_.dim / period;
-        if (whole > 0) {
-            Label each;
-            mov(left_, whole);
-            L(each);
-            emit_groups(period);
-            add(query_, period / 2 * panel_bytes());
-            add(element_, period * 2);
-            add(scale_, period / group * 4);
-            dec(left_);
-            jnz(each, T_NEAR);
-        }
-        emit_groups(key_.dim % period);
-    }
-
-    void emit_groups(int dims) {
+    void emit_elements(int count) override {
         const int group = scale_group(key_.format);
-        for (int first = 0; first < dims; first += group) {
+        for (int first = 0; first < count; first += group) {
             stage("elements from " + std::to_string(first));
             emit_group(first, group);
             emit_scaled(first / group);
         }
+    }
+
+    void emit_next() override {
+        add(query_, turn() / 2 * panel_bytes());
+        add(element_, turn() * 2);
+        add(scale_, turn() / scale_group(key_.format) * 4);
     }
 
     // Four elements are a lane of both vectors of their chunk.
@@ -108,10 +56,13 @@ private:
             for (int half = 0; half < 2; ++half) {
                 const int lane = element / 4;
                 const int pair = lane / lanes() * 2 * lanes() + half * lanes() + lane % lanes();
-                emit_pairs(
+                const bool first = element == begin && half == 0;
+                emit_step(
                     query_ + query_pair(pair) * panel_bytes(),
                     [&](int n) { return element_ + n * row_bytes() + pair * 4; },
-                    element == begin && half == 0);
+                    [&](const Vec& sum, const Vec& words, const Xbyak::Operand& row) {
+                        first ? vpmaddwd(sum, words, row) : dot_words(sum, words, row);
+                    });
             }
     }
 
@@ -121,13 +72,10 @@ private:
         return swaps_middle(key_.format) ? first / 4 * 2 + first % 4 : first / 2;
     }
 
-    // The sum of a group hides that products with an infinite scale have either sign: scale * 0 + scale is
-    // NaN then, and leaves the row to the definition.
     void emit_scaled(int group) {
         for (int n = 0; n < n_; ++n) {
             Temp scale(*this, "scale");
-            vbroadcastss(scale, ptr[scale_ + (n * key_.scales_stride() + group) * 4]);
-            vfmadd132ps(scale, scale, splat(0.f));
+            load_scale(scale, n, group);
             for (int w = 0; w < vecs_; ++w) {
                 vcvtdq2ps(acc(n, w), acc(n, w));
                 vfmadd213ps(acc(n, w), scale, ptr[score_at(n, w)]);
@@ -136,8 +84,9 @@ private:
         }
     }
 
-    void emit_factors() {
+    void emit_end() override {
         stage("factors");
+        mov(factors_, ptr[args() + offsetof(TileQkArgs, factors)]);
         for (int w = 0; w < vecs_; ++w) {
             Temp factor(*this, "factor");
             vmovups(factor, ptr[factors_ + w * vec_bytes()]);
@@ -149,17 +98,15 @@ private:
     }
 
     const std::vector<int> order_;
-    const Gpr keys_ = gpr("keys"), scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"),
-              query_ = gpr("query"), element_ = gpr("element"), scale_ = gpr("scale"),
-              factors_ = gpr("factors"), left_ = gpr("left");
+    const Gpr factors_ = gpr("factors");
 };
 
 // for each group g, for each of its panels, for d of the panel step n:
 //   acc[n][w] = sum over pairs of keys of values[d + n] . weights[g][pair][w]
 //   output[d + n][w] = output[d + n][w] * rescale[w] + acc[n][w] * factors[w] * tops[g]
-class TilePvWords : public TileWords {
+class TilePvWords : public TileProduct {
 public:
-    explicit TilePvWords(const RowKey& key) : TileWords(key) {
+    explicit TilePvWords(const RowKey& key) : TileProduct(*key.target, key.rows, spare(key)), key_(key) {
         begin();
         mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
         mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
@@ -194,9 +141,11 @@ private:
         Label each_pair;
         L(each_pair);
         for (int i = 0; i < kUnroll; ++i)
-            emit_pairs(
+            emit_step(
                 weights_ + i * panel_bytes(), [&](int n) { return value_ + (i * kValuePanel + n) * 4; },
-                false);
+                [&](const Vec& sum, const Vec& words, const Xbyak::Operand& row) {
+                    dot_words(sum, words, row);
+                });
         add(weights_, kUnroll * panel_bytes());
         add(value_, kUnroll * kValuePanel * 4);
         sub(count_, kKeyPadding);
@@ -223,6 +172,7 @@ private:
         }
     }
 
+    const RowKey key_;
     const Gpr output_ = gpr("output"), panel_ = gpr("panel"), panels_ = gpr("panels"), group_ = gpr("group"),
               groups_ = gpr("groups"), tops_ = gpr("tops"), weights_ = gpr("weights"), value_ = gpr("value"),
               count_ = gpr("count"), factors_ = gpr("factors"), rescale_ = gpr("rescale");

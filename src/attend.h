@@ -74,6 +74,9 @@ struct QueryBytes {
 };
 // The same of [key_stride] floats, in AttentionPlan::byte_order; each lane has a factor of its own.
 void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBytes& to);
+// The same of [D] floats times `factor` as tiles have them, in TileBytes::order: one row of what
+// jit::TileQkArgs says. NaN or Inf among them makes a factor NaN.
+void query_to_tile_bytes(const AttentionPlan& plan, const float* query, float factor, uint32_t* to);
 // `count` floats times `factor` as bfloat16, to nearest even; an odd one gets a 0 beside it.
 void round_to_bfloats(const float* row, int count, float factor, int16_t* to);
 // Factor that turns tanh into log2 units; 0 without a soft cap.

@@ -80,6 +80,40 @@ float largest_of(const float* row, int count, float* poison) {
     return std::max(std::max(top[0], top[1]), std::max(top[2], top[3]));
 }
 
+// A span of kByteTileSpan numbers as bytes; returns their sum.
+uint32_t round_to_bytes(const float* x, float inverse, int8_t* bytes) {
+    static_assert(jit::kByteTileSpan == 8);
+    const __m128 factor = _mm_set1_ps(inverse);
+    const __m128i low = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(x), factor)),
+                  high = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(x + 4), factor));
+    const __m128i words = _mm_packs_epi32(low, high);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(bytes), _mm_packs_epi16(words, words));
+    uint32_t sums[4];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(sums), _mm_add_epi32(low, high));
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// A part's bytes, and its numbers as jit::TileQkArgs says. Every other factor is negative, and its bytes the
+// opposite: so kByteTileZero times them, which a part adds up with its sums, stays small, and rounding with
+// it.
+void round_part(const float* x, int count, float factor, uint32_t code_zero, int8_t* bytes,
+                uint32_t* numbers) {
+    constexpr float kMostSpans = 16;
+    double zeros = 0;
+    for (int i = 0; i < count / jit::kByteTileSpan; ++i) {
+        float poison = 0;
+        const int first = i * jit::kByteTileSpan;
+        const float top = largest_of(x + first, jit::kByteTileSpan, &poison);
+        const float units = i % 2 == 0 ? kLargestByte : -kLargestByte, unit = top / units * factor;
+        const uint32_t sum = round_to_bytes(x + first, units / top, bytes + first);
+        poison += jit::kByteTileZero * kMostSpans * unit * 0;  // where a sum might be infinite
+        numbers[1 + 2 * i] = float_bits(jit::kByteTileZero) - code_zero * sum;
+        numbers[2 + 2 * i] = float_bits(unit + poison);
+        zeros -= double(jit::kByteTileZero) * double(unit);
+    }
+    numbers[0] = float_bits(float(zeros));
+}
+
 }  // namespace
 
 float round_to_words(const float* row, int count, bool swap_middle, int16_t* words) {
@@ -148,6 +182,17 @@ void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBy
             _mm_storeu_si128(reinterpret_cast<__m128i*>(to.starts + first / parts * lanes + lane),
                              _mm_cvtps_epi32(start));
         }
+}
+
+void query_to_tile_bytes(const AttentionPlan& plan, const float* query, float factor, uint32_t* to) {
+    const TileBytes& form = plan.tile_bytes;
+    const int count = plan.spec.D;
+    float ordered[1024];
+    for (int i = 0; i < count; ++i) ordered[i] = query[form.order[size_t(i)]];
+    auto* const bytes = reinterpret_cast<int8_t*>(to);
+    for (int i = 0; i < count / form.part; ++i)
+        round_part(ordered + i * form.part, form.part, factor, uint32_t(form.zero), bytes + i * form.part,
+                   to + count / 4 + i * form.numbers);
 }
 
 }  // namespace quire

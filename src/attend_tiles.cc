@@ -20,7 +20,7 @@ struct Panel {
     int64_t row_begin, rows;  // first query row of the sequence, rows in use
     int vecs, lanes;          // width: vectors, and lanes of them all
     KeyRange any, all;        // keys that some row sees, and that every row sees
-    float *query, *output;    // [D][lanes] or pairs of that (jit::TileQkArgs), [Dv rounded up][lanes]
+    float *query, *output;    // [D][lanes] or as jit::TileQkArgs says, [Dv rounded up][lanes]
     float* factors;           // [lanes] of the words
     float *max, *sum;         // [lanes]
 };
@@ -36,7 +36,7 @@ struct TileState {
     float *scores, *bias;               // [tile_keys][panel lanes]
     float *rescale, *slope, *distance;  // [panel lanes]
     int32_t *begin, *end;               // [panel lanes]
-    float* rows;                        // [5][row_stride] query rows as f32 or words, output rows
+    float* rows;                        // [5][row_stride] query rows as f32 or rounded, output rows
     float* bias_rows;                   // [4][kTileKeys]
     RowAddresses* addresses;
     TakenRows taken;  // of blocks of tokens: keys, then values
@@ -45,11 +45,6 @@ struct TileState {
 size_t taken_floats(const AttentionPlan& plan) {
     return std::max(TakenRows::floats(plan.spec.key_format, Side::key, plan.spec.D),
                     TakenRows::floats(plan.spec.value_format, Side::value, plan.spec.Dv));
-}
-
-// Floats of a packed key, as f32 or words.
-size_t packed_key(const AttentionPlan& plan) {
-    return std::max(size_t(plan.key_stride), plan.query_order.size() / 2);
 }
 
 size_t weight_pairs(const AttentionPlan& plan) {
@@ -67,7 +62,7 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.taken = TakenRows(taken_floats(plan), scratch);
     const size_t lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
     s.panels = scratch.array<Panel>(max_panels(plan));
-    s.keys = scratch.floats(keys * packed_key(plan));
+    s.keys = scratch.floats(keys * size_t(plan.tile_key_lanes));
     s.values = scratch.floats(jit::kPanelStride * size_t(plan.value_stride / jit::kValuePanel));
     s.key_scales = scratch.floats(keys * size_t(plan.key_scale_stride) + 16);
     s.value_scales = scratch.floats(keys * size_t(plan.value_scale_stride) + 16);
@@ -100,20 +95,32 @@ const UnalignedFloat* query_numbers(const AttentionSpec& spec, const char* from,
     return room;
 }
 
-// A query row times `factor` into `to`, in pairs where the keys are; returns what the scores are then to be
-// multiplied by (of words).
-float round_query(const AttentionPlan& plan, const UnalignedFloat* row, float factor, int16_t* to) {
-    if (plan.pack.key_products == jit::Products::words)
-        return factor * round_to_words(row, plan.spec.D, jit::swaps_middle(plan.spec.key_format), to);
-    round_to_bfloats(row, plan.spec.D, factor, to);
-    return 0;
+// A query row times `factor` into `to`, as the products of keys take it where they are not of floats; returns
+// what the scores are then to be multiplied by (of words).
+float round_query(const AttentionPlan& plan, const UnalignedFloat* row, float factor, float* to) {
+    auto* const pairs = reinterpret_cast<int16_t*>(to);
+    switch (plan.pack.key_products) {
+        case jit::Products::words:
+            return factor * round_to_words(row, plan.spec.D, jit::swaps_middle(plan.spec.key_format), pairs);
+        case jit::Products::bytes:
+            query_to_tile_bytes(plan, row, factor, reinterpret_cast<uint32_t*>(to));
+            return 0;
+        default: round_to_bfloats(row, plan.spec.D, factor, pairs); return 0;
+    }
 }
 
-// The query transposed: [D][lanes], or pairs of it; lanes without a row are 0.
+// 32-bit lanes of such a row.
+int rounded_lanes(const AttentionPlan& plan) {
+    const int D = plan.spec.D;
+    if (plan.pack.key_products != jit::Products::bytes) return (D + 1) / 2;
+    return D / 4 + D / plan.tile_bytes.part * plan.tile_bytes.numbers;
+}
+
+// The query transposed: [D][lanes], or [rounded_lanes][lanes]; lanes without a row are 0.
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 const TileState& s) {
     const AttentionSpec& spec = plan.spec;
-    const bool pairs = plan.pack.key_products != jit::Products::floats;
+    const bool rounded = plan.pack.key_products != jit::Products::floats;
     const float factor = query_factor(spec);
     for (int64_t first = 0; first < panel.lanes; first += 4) {
         for (int64_t r = first + 4; r < std::min(first + 8, panel.rows); ++r)
@@ -128,13 +135,13 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
                 continue;
             }
             const char* from = query_at(p, item, panel.row_begin + first + r);
-            rows[r] = query_numbers(spec, from, pairs ? s.rows + 4 * row_stride(plan) : row);
-            if (!pairs) continue;
-            panel.factors[first + r] = round_query(plan, rows[r], factor, reinterpret_cast<int16_t*>(row));
+            rows[r] = query_numbers(spec, from, rounded ? s.rows + 4 * row_stride(plan) : row);
+            if (!rounded) continue;
+            panel.factors[first + r] = round_query(plan, rows[r], factor, row);
             rows[r] = row;
         }
-        pairs ? rows_to_columns(rows, (spec.D + 1) / 2, panel.query + first, panel.lanes)
-              : rows_to_columns(rows, spec.D, factor, panel.query + first, panel.lanes);
+        rounded ? rows_to_columns(rows, rounded_lanes(plan), panel.query + first, panel.lanes)
+                : rows_to_columns(rows, spec.D, factor, panel.query + first, panel.lanes);
     }
 }
 
@@ -299,7 +306,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
                        2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
     const size_t panel = lanes * (ks + vs + 3) + 128;
-    const size_t tiles = keys * packed_key(plan) + jit::kPanelStride * (vs / jit::kValuePanel) +
+    const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
                          2 * keys * lanes + 5 * row_stride(plan) + 4 * jit::kTileKeys + 9 * lanes +
                          max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + taken_floats(plan) +

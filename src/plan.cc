@@ -32,6 +32,11 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     tile_values.format = jit::taken_format(values.format, Side::value);
     tile_keys.products = key_tile_products(tile_keys, spec.precision);
     tile_values.products = value_tile_products(tile_values, spec.precision);
+    plan->tile_key_lanes = tile_keys.tile_lanes();
+    if (tile_keys.bytes())
+        plan->tile_bytes = {jit::byte_tile_order(tile_keys.format, tile_keys.dim),
+                            jit::byte_tile_part(tile_keys.format), jit::byte_tile_numbers(tile_keys.format),
+                            jit::byte_zero(tile_keys.format)};
     plan->tile_weight_groups = tile_values.words() ? values.groups() : 0;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};

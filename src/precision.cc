@@ -4,6 +4,7 @@
 
 #include "jit/args.h"
 #include "jit/byte_loader.h"
+#include "jit/tile_bytes.h"
 #include "jit/tile_words.h"
 #include "jit/token_rows.h"
 #include "jit/weights.h"
@@ -38,17 +39,30 @@ double float_cycles_of_values(const jit::RowKey& key) {
     return key.vecs() * cycles(*key.target, key.rows, widen) + cycles(*key.target, weights, weights);
 }
 
-// Of tiles, a vector of rows and two elements: two FMA, or one dot product, of words with operations for each
-// group of elements, shared by them. Scales are part of bfloat16 numbers, which so have no groups: half of
-// the cycles of float32, and never more than words take.
+// Of tiles, a vector of rows and two elements: two FMA, or one dot product of words, and what each
+// group of elements adds.
+struct Shared {
+    double multiplications, others;
+};
+double tile_float_cycles(const jit::RowKey& key) { return cycles(*key.target, 2, 0); }
+double tile_word_cycles(const jit::RowKey& key, const Shared& of_group) {
+    const double groups = 1. / scale_group(key.format), addition = key.target->vnni ? 0 : 1;
+    return cycles(*key.target, 1 + of_group.multiplications * groups, addition + of_group.others * groups);
+}
+
+// Half a dot product of bytes, and an FMA for each span and each part.
+double tile_byte_cycles(const jit::RowKey& key) {
+    return cycles(*key.target, .5 + 2. / jit::kByteTileSpan + 2. / jit::byte_tile_part(key.format), 0);
+}
+
+// Scales are part of bfloat16 numbers, which so have no groups: half of the cycles of float32, and never more
+// than words take.
 jit::Products tile_products(const jit::RowKey& key, quire_precision precision, bool has_words,
-                            double group_multiplications, double group_others) {
+                            const Shared& of_group) {
     if (precision == QUIRE_PRECISION_MEDIUM && key.target->bf16) return jit::Products::bfloats;
     if (precision == QUIRE_PRECISION_HIGHEST || !has_words) return jit::Products::floats;
-    const double groups = 1. / scale_group(key.format), addition = key.target->vnni ? 0 : 1;
-    const double words =
-        cycles(*key.target, 1 + group_multiplications * groups, addition + group_others * groups);
-    return words < kTilesWorthIt * cycles(*key.target, 2, 0) ? jit::Products::words : jit::Products::floats;
+    const bool pays = tile_word_cycles(key, of_group) < kTilesWorthIt * tile_float_cycles(key);
+    return pays ? jit::Products::words : jit::Products::floats;
 }
 
 // A chunk of 4 L elements: its words, and for each row two dot products, of which one starts the sum, a
@@ -118,12 +132,18 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
 
 // Each group's sums are converted and scaled: per two elements, so twice.
 jit::Products key_tile_products(const jit::RowKey& key, quire_precision precision) {
-    return tile_products(key, precision, jit::has_tile_key_words(key), 2, 2);
+    const Shared of_group = {2, 2};
+    const jit::Products best = tile_products(key, precision, jit::has_tile_key_words(key), of_group);
+    if (precision != QUIRE_PRECISION_MEDIUM || !jit::has_tile_key_bytes(key)) return best;
+    const double least = best == jit::Products::bfloats ? tile_float_cycles(key) / 2
+                         : best == jit::Products::words ? tile_word_cycles(key, of_group)
+                                                        : tile_float_cycles(key);
+    return tile_byte_cycles(key) < kTilesWorthIt * least ? jit::Products::bytes : best;
 }
 
 // Each group's weights of two keys: two products, conversions, and two operations that join them.
 jit::Products value_tile_products(const jit::RowKey& key, quire_precision precision) {
-    return tile_products(key, precision, jit::has_tile_value_words(key), 2, 4);
+    return tile_products(key, precision, jit::has_tile_value_words(key), {2, 4});
 }
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {

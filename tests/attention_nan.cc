@@ -165,6 +165,26 @@ TEST(AttentionNan, Query) {
     }
 }
 
+// Both of tiles at `medium`, with 8-bit products where the target has them.
+TEST(AttentionNan, QuickMedium) {
+    Random random(35);
+    for (const quire_format& format : {quantised(QUIRE_INT8, 32, QUIRE_F32), plain_format(QUIRE_Q4_0)}) {
+        Case c = shapes(format)[2];
+        c.D = c.Dv = 64;
+        c.precision = QUIRE_PRECISION_MEDIUM;
+        c.sequences = {{9, 40}, {20, 61}};
+        for (const float wrong : {NAN, INFINITY, -INFINITY}) {
+            Tensors keys(c), queries(c);
+            const Position at = draw(c, &random);
+            keys.key.poison(keys.slot(at.b, at.t), at.head, wrong);
+            check(keys, {&best_target()});
+            const int h = int(random.below(c.H)), d = int(random.below(c.D));
+            store_number(c.type, element(queries.query_view, random.below(c.n()), h), d, wrong);
+            check(queries, {&best_target()});
+        }
+    }
+}
+
 // A NaN of the mask reaches its row, if the key is seen; of a key that the mask hides nothing counts.
 TEST(AttentionNan, Mask) {
     Random random(34);

@@ -10,6 +10,7 @@
 #include "jit/pv.h"
 #include "jit/qk.h"
 #include "jit/softmax.h"
+#include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
 #include "jit/token_pv.h"
 #include "jit/token_qk.h"
@@ -99,6 +100,11 @@ TEST_F(Decode, RowKernels) {
                     bfloats.products = jit::Products::bfloats;
                     check("pack_keys", bfloats, jit::generate_pack_keys);
                     check("pack_values", bfloats, jit::generate_pack_values);
+                }
+                if (has_tile_key_bytes(key)) {
+                    RowKey bytes{target, format, dim, 3, jit::Products::bytes};
+                    check("pack_keys", bytes, jit::generate_pack_keys);
+                    check("tile_qk", bytes, jit::generate_tile_qk_bytes);
                 }
                 if (key.groups() > 0) check("scales", key, jit::generate_scales);
                 for (int rows : kRows) {

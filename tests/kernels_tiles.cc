@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
+#include "jit/byte_loader.h"
+#include "jit/tile_bytes.h"
 #include "jit/tile_words.h"
 #include "jit/word_loader.h"
 #include "src/half.h"
@@ -23,7 +26,7 @@ struct Setup {
     int vecs;
     jit::ScoreKey scores;
     bool masked;
-    jit::Products products = jit::Products::floats;  // words: where the formats allow
+    jit::Products products = jit::Products::floats;  // words, bytes: where the formats allow
     std::string name() const {
         return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
                std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
@@ -32,8 +35,17 @@ struct Setup {
     }
 };
 
-jit::Products products_of(jit::Products wanted, bool has_words) {
-    return wanted == jit::Products::words ? words_if(has_words) : wanted;
+jit::Products key_products(const jit::RowKey& key, jit::Products wanted) {
+    if (wanted == jit::Products::words) return words_if(has_tile_key_words(key));
+    if (wanted == jit::Products::bytes && !has_tile_key_bytes(key)) return jit::Products::floats;
+    return wanted;
+}
+
+// Never bytes: beside them what goes with them.
+jit::Products value_products(const jit::RowKey& key, jit::Products wanted) {
+    const bool beside = wanted == jit::Products::bytes;
+    if (beside && key.target->bf16) return jit::Products::bfloats;
+    return beside || wanted == jit::Products::words ? words_if(has_tile_value_words(key)) : wanted;
 }
 
 float round_to_bfloat(float x) { return bfloat_to_float(float_to_bfloat(x)); }
@@ -50,8 +62,8 @@ public:
           random_(setup.vecs, uint64_t(setup.keys.dim)),
           keys_(key_, kFirst + kSecond, &random_, flush),
           values_(value_, kFirst + kSecond, &random_, flush) {
-        key_.products = products_of(setup.products, jit::has_tile_key_words(key_));
-        value_.products = products_of(setup.products, jit::has_tile_value_words(value_));
+        key_.products = key_products(key_, setup.products);
+        value_.products = value_products(value_, setup.products);
         EXPECT_TRUE(make_pack_kernels(test_code_cache(), key_, value_, &pack_).ok());
         EXPECT_TRUE(
             make_tile_kernels(test_code_cache(), key_, value_, setup.scores, setup.vecs, &kernels_).ok());
@@ -80,8 +92,9 @@ public:
 
     void check(const Result& result) const {
         // Far above rounding, far below any mistake. Keys, queries and values as bfloat16 are those that the
-        // definition takes too; a probability then is off by 2^-8 of it at most.
-        const double tolerance = key_.words() || value_.words() ? 5e-4 : 2e-5;
+        // definition takes too; a probability then is off by 2^-8 of it at most. Sums of bytes are rounded to
+        // some units of the products.
+        const double tolerance = key_.bytes() ? 4e-3 : key_.words() || value_.words() ? 5e-4 : 2e-5;
         const double of_probabilities = value_.bfloats() ? 0x1p-8 : 0;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
@@ -121,8 +134,39 @@ private:
     // What tiles hold of a number.
     static float number(const jit::RowKey& key, float x) { return key.bfloats() ? round_to_bfloat(x) : x; }
 
-    // The query as pairs of bfloat16 numbers, or of words: x = word * factor.
+    // A part of a row as bytes: x = byte * factor, a factor for each span.
+    void round_part(int r, int part, std::vector<uint32_t>* lanes) {
+        const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
+        const int numbers = key_.dim / 4 + part * jit::byte_tile_numbers(key_.format);
+        const auto number = [&](int i) -> uint32_t& { return (*lanes)[size_t((numbers + i) * lanes_ + r)]; };
+        float zero = 0;
+        for (int i = 0; i < jit::byte_tile_part(key_.format); ++i) {
+            const int span = i / jit::kByteTileSpan, at = part * jit::byte_tile_part(key_.format) + i;
+            const float factor = (span % 2 == 0 ? 3.f : -4.f) / 127 / std::sqrt(float(key_.dim));
+            float& x = query_.as<float>()[order[size_t(at)] * lanes_ + r];
+            const int byte = std::clamp(int(std::lrint(x / factor)), -127, 127);
+            x = float(byte) * factor;
+            reinterpret_cast<int8_t*>(&(*lanes)[size_t(at / 4 * lanes_ + r)])[i % 4] = int8_t(byte);
+            if (i % jit::kByteTileSpan == 0) {
+                number(1 + 2 * span) = float_bits(jit::kByteTileZero);
+                number(2 + 2 * span) = float_bits(factor);
+                zero -= jit::kByteTileZero * factor;
+            }
+            number(1 + 2 * span) -= uint32_t(jit::byte_zero(key_.format) * byte);
+        }
+        number(0) = float_bits(zero);
+    }
+
+    // The query as bytes, as pairs of bfloat16 numbers, or of words: x = word * factor.
     void round_query() {
+        if (key_.bytes()) {
+            const int parts = key_.dim / jit::byte_tile_part(key_.format);
+            const int numbers = parts * jit::byte_tile_numbers(key_.format);
+            std::vector<uint32_t> lanes(size_t((key_.dim / 4 + numbers) * lanes_));
+            for (int r = 0; r < lanes_; ++r)
+                for (int part = 0; part < parts; ++part) round_part(r, part, &lanes);
+            pairs_ = GuardedBuffer::of(lanes, flush_);
+        }
         if (key_.bfloats()) {
             std::vector<uint16_t> pairs(size_t((key_.dim + 1) / 2 * lanes_ * 2));
             for (int d = 0; d < key_.dim; ++d)
@@ -183,11 +227,8 @@ private:
         const int padded = padded_keys(count);
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
         const auto floats = [&](size_t n) { return array(n, around.scratch, flush_); };
-        const int key_lanes = key_.words()     ? key_.query_words() / 2
-                              : key_.bfloats() ? key_.bfloat_lanes()
-                                               : key_.padded();
         Packed tile{
-            floats(size_t(padded * key_lanes)),
+            floats(size_t(padded * key_.tile_lanes())),
             floats(size_t(value_panels() * (value_pairs() ? jit::kPairPanelStride : jit::kPanelStride))),
             floats(size_t(key_.scales_floats(padded))), floats(size_t(value_.scales_floats(padded)))};
         const int values = value_pairs() ? padded : count;
@@ -333,12 +374,14 @@ TEST(KernelsTiles, EveryShapeOfWords) { check_shapes(jit_targets(), 1, jit::Prod
 TEST(KernelsTiles, QuickShapes) { check_shapes({&best_target()}, 9, jit::Products::floats); }
 TEST(KernelsTiles, QuickShapesOfWords) { check_shapes({&best_target()}, 9, jit::Products::words); }
 
-std::vector<const Target*> bf16_targets() {
+std::vector<const Target*> targets_with(bool Target::*feature) {
     std::vector<const Target*> list = jit_targets();
-    list.erase(std::remove_if(list.begin(), list.end(), [](const Target* t) { return !t->bf16; }),
+    list.erase(std::remove_if(list.begin(), list.end(), [&](const Target* t) { return !(t->*feature); }),
                list.end());
     return list;
 }
+std::vector<const Target*> bf16_targets() { return targets_with(&Target::bf16); }
+std::vector<const Target*> vnni_targets() { return targets_with(&Target::vnni); }
 TEST(KernelsTiles, EveryShapeOfBfloats) {
     if (bf16_targets().empty()) GTEST_SKIP() << "no dot products of bfloat16 here";
     check_shapes(bf16_targets(), 1, jit::Products::bfloats);
@@ -346,6 +389,46 @@ TEST(KernelsTiles, EveryShapeOfBfloats) {
 TEST(KernelsTiles, QuickShapesOfBfloats) {
     if (bf16_targets().empty()) GTEST_SKIP() << "no dot products of bfloat16 here";
     check_shapes(bf16_targets(), 9, jit::Products::bfloats);
+}
+
+TEST(KernelsTiles, EveryShapeOfBytes) {
+    if (vnni_targets().empty()) GTEST_SKIP() << "no 8-bit dot products here";
+    check_shapes(vnni_targets(), 1, jit::Products::bytes);
+}
+// Both sizes of codes in rows and in blocks, more chunks than one, parts of 8 to 32, a row of one group.
+TEST(KernelsTiles, QuickShapesOfBytes) {
+    if (vnni_targets().empty()) GTEST_SKIP() << "no 8-bit dot products here";
+    const RowShape shapes[] = {{quantised(QUIRE_INT8, 32, QUIRE_F16), 160},
+                               {quantised(QUIRE_INT4, 16, QUIRE_F32), 144},
+                               {quantised(QUIRE_INT8, 24, QUIRE_F32), 72},
+                               {quantised(QUIRE_INT4, 160, QUIRE_F16), 160},
+                               {quantised(QUIRE_INT8, 8, QUIRE_F16), 8},
+                               {plain_format(QUIRE_Q8_0), 96},
+                               {plain_format(QUIRE_Q4_0), 160}};
+    int vecs = 0;
+    for (const RowShape& shape : shapes) {
+        ASSERT_TRUE(jit::has_tile_key_bytes({&best_target(), shape.format, shape.dim, 0}))
+            << format_name(shape.format);
+        check_setup({&best_target(),
+                     shape,
+                     shapes[size_t(vecs + 2) % std::size(shapes)],
+                     1 + vecs % jit::kMaxPanelVecs,
+                     {false, vecs % 2 == 0, false},
+                     vecs % 2 != 0,
+                     jit::Products::bytes});
+        ++vecs;
+    }
+}
+
+void expect_generated(const jit::RowKey& key, const jit::RowKey& value) {
+    jit::PackKernels pack;
+    Status made = make_pack_kernels(test_code_cache(), key, value, &pack);
+    EXPECT_TRUE(made.ok()) << key.name("pack") << ": " << made.message();
+    for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs) {
+        jit::TileKernels kernels;
+        made = make_tile_kernels(test_code_cache(), key, value, {false, false, false}, vecs, &kernels);
+        EXPECT_TRUE(made.ok()) << key.name("tile") << ": " << made.message();
+    }
 }
 
 // Groups of any size fit the registers, on targets that can't be run here too.
@@ -358,13 +441,10 @@ TEST(KernelsTiles, QuickEveryGroupIsGenerated) {
                 for (int group = 4; target->jit() && group <= dim; group += 4) {
                     if (dim % group != 0) continue;
                     jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0}, value = key;
-                    key.products = words_if(jit::has_tile_key_words(key));
-                    value.products = words_if(jit::has_tile_value_words(value));
-                    for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs) {
-                        jit::TileKernels kernels;
-                        const Status made = make_tile_kernels(test_code_cache(), key, value,
-                                                              {false, false, false}, vecs, &kernels);
-                        ASSERT_TRUE(made.ok()) << key.name("tile") << ": " << made.message();
+                    value.products = value_products(value, jit::Products::words);
+                    for (const jit::Products products : {jit::Products::words, jit::Products::bytes}) {
+                        key.products = key_products(key, products);
+                        expect_generated(key, value);
                     }
                 }
 }
@@ -376,14 +456,7 @@ TEST(KernelsTiles, QuickEveryShapeOfBfloatsIsGenerated) {
         for (const RowShape& shape : row_shapes()) {
             if (!target->bf16) continue;
             const jit::RowKey key{target, shape.format, shape.dim, 0, jit::Products::bfloats};
-            jit::PackKernels pack;
-            Status made = make_pack_kernels(test_code_cache(), key, key, &pack);
-            ASSERT_TRUE(made.ok()) << key.name("pack") << ": " << made.message();
-            for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs) {
-                jit::TileKernels kernels;
-                made = make_tile_kernels(test_code_cache(), key, key, {false, false, false}, vecs, &kernels);
-                ASSERT_TRUE(made.ok()) << key.name("tile") << ": " << made.message();
-            }
+            expect_generated(key, key);
         }
 }
 

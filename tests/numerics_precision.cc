@@ -82,7 +82,7 @@ std::vector<quire_format> formats() {
             quantised(QUIRE_INT4_B16, 8, QUIRE_F16)};
 }
 
-// With dot products of bfloat16 tiles of any format are of them.
+// With dot products of bfloat16 tiles of any format are of them, but for keys that are of bytes.
 bool has_bfloats(const Case& c, const Target& target) {
     return target.bf16 && c.sequences[0].queries * c.group() > 8;
 }
@@ -146,6 +146,25 @@ TEST(NumericsPrecision, QuickNote) {
     EXPECT_EQ(precision_note(spec, *find_target("avx2")), "precision: keys highest, values highest" + rest);
     spec.precision = QUIRE_PRECISION_HIGHEST;
     EXPECT_EQ(precision_note(spec, *find_target("avx512_vnni_bf16")), "");
+}
+
+// Keys of tiles are what takes the fewest cycles: of bytes where groups are large, or where bfloat16 is
+// missing.
+TEST(NumericsPrecision, QuickKeysOfTiles) {
+    const auto products = [](const char* target, const quire_format& format, quire_precision precision) {
+        return key_tile_products({find_target(target), format, 128, 0}, precision);
+    };
+    const auto of_group = [](int group) { return quantised(QUIRE_INT8, group, QUIRE_F16); };
+    const quire_precision medium = QUIRE_PRECISION_MEDIUM;
+    for (const quire_format& format : {of_group(32), of_group(128), plain_format(QUIRE_Q4_0)})
+        EXPECT_EQ(products("avx512_vnni_bf16", format, medium), jit::Products::bytes);
+    EXPECT_EQ(products("avx512_vnni_bf16", of_group(16), medium), jit::Products::bfloats);
+    EXPECT_EQ(products("avx512_vnni_bf16", plain_format(QUIRE_F16), medium), jit::Products::bfloats);
+    EXPECT_EQ(products("avx512_vnni_bf16", of_group(32), QUIRE_PRECISION_HIGH), jit::Products::words);
+    EXPECT_EQ(products("avx512_vnni", of_group(8), medium), jit::Products::bytes);
+    EXPECT_EQ(products("avx2_vnni", of_group(8), medium), jit::Products::bytes);
+    EXPECT_EQ(products("avx512_vnni", of_group(4), medium), jit::Products::floats);
+    EXPECT_EQ(products("avx2", of_group(32), medium), jit::Products::words);
 }
 
 TEST(NumericsPrecision, EveryTarget) { check(jit_targets(), formats(), {64, 128}, 1); }

@@ -53,6 +53,11 @@ KERNELS = (
         """pack_keys_d32_int8_gr16_f16_bfloats pack_values_d32_int8_gr16_f16_bfloats
         tile_qk_d32_stride16_w1_bfloats tile_pairs_w1 tile_pv_d32_stride16_w1_bfloats""",
     ),
+    (
+        ("avx512_vnni_bf16",),
+        "--cache int4 --precision medium --head-dim 32 --group 32",
+        "pack_keys_d32_int4_gr32_f16_bytes tile_qk_d32_r1_int4_gr32_f16_bytes",
+    ),
 )
 
 LINE = re.compile(r"^ *([0-9a-f]+)  ([0-9a-f]+)(?: +([^;]*?))?(?: +; (.*))?$")

@@ -1,0 +1,91 @@
+// Scores of keys that are integer codes, with query rows in the lanes: what words and bytes have in common.
+#pragma once
+#include <cstddef>
+
+#include "jit/args.h"
+#include "jit/kernel_key.h"
+#include "jit/tile_product.h"
+
+namespace quire::jit {
+
+// for key in 0..count step n:
+//   scores[key + n][w] = 0
+//   for each turn of the row's elements: add what they are to the scores          emit_elements
+//
+// Groups, and the chunks in which codes lie in a packed key, fit together in turns of a loop. Scores are in
+// memory, sums in registers.
+class TileQkCodes : public TileProduct {
+protected:
+    // spare, kept: as TileProduct.
+    TileQkCodes(const RowKey& key, int spare, int kept = 1)
+        : TileProduct(*key.target, key.rows, spare, kept), key_(key) {}
+
+    void generate() {
+        begin();
+        mov(keys_, ptr[args() + offsetof(TileQkArgs, keys)]);
+        mov(scales_, ptr[args() + offsetof(TileQkArgs, scales)]);
+        mov(scores_, ptr[args() + offsetof(TileQkArgs, scores)]);
+        mov(count_, ptr[args() + offsetof(TileQkArgs, count)]);
+        Label each_tile;
+        L(each_tile);
+        emit_zero();
+        mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
+        mov(element_, keys_);
+        mov(scale_, scales_);
+        emit_begin();
+        emit_turns();
+        emit_end();
+        add(keys_, n_ * key_.tile_lanes() * 4);
+        add(scales_, n_ * key_.scales_stride() * 4);
+        add(scores_, n_ * panel_bytes());
+        sub(count_, n_);
+        jnz(each_tile, T_NEAR);
+        end();
+    }
+
+    virtual int turn() const = 0;  // elements
+    virtual void emit_begin() {}
+    // The first `count` from where query_, element_ and scale_ point to.
+    virtual void emit_elements(int count) = 0;
+    virtual void emit_next() = 0;  // pointers to the next turn
+    virtual void emit_end() {}
+
+    // A key's scale of a group, for sums: these hide that products with an infinite scale have either sign,
+    // so that it is NaN, scale * 0 + scale, and leaves the row to the definition.
+    void load_scale(const Vec& v, int n, int group) {
+        vbroadcastss(v, ptr[scale_ + (n * key_.scales_stride() + group) * 4]);
+        vfmadd132ps(v, v, splat(0.f));
+    }
+
+    RegExp score_at(int n, int w) const { return scores_ + n * panel_bytes() + w * vec_bytes(); }
+
+    const RowKey key_;
+    const Gpr query_ = gpr("query"), element_ = gpr("element"), scale_ = gpr("scale");
+
+private:
+    void emit_zero() {
+        Temp none(*this, "none");
+        zero(none);
+        for (int n = 0; n < n_; ++n)
+            for (int w = 0; w < vecs_; ++w) vmovups(ptr[score_at(n, w)], *none);
+    }
+
+    void emit_turns() {
+        const int whole = key_.dim / turn();
+        if (whole > 0) {
+            Label each;
+            mov(left_, whole);
+            L(each);
+            emit_elements(turn());
+            emit_next();
+            dec(left_);
+            jnz(each, T_NEAR);
+        }
+        emit_elements(key_.dim % turn());
+    }
+
+    const Gpr keys_ = gpr("keys"), scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"),
+              left_ = gpr("left");
+};
+
+}  // namespace quire::jit
