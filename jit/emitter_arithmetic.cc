@@ -96,11 +96,7 @@ void Emitter::replace_where_equal(const Vec& v, const Vec& key, float value) {
     }
 }
 
-void Emitter::inf_to_nan(const Vec& v) {
-    Temp zeros(*this, "zeros");
-    zero(zeros);
-    vfmadd231ps(v, v, zeros);
-}
+void Emitter::inf_to_nan(const Vec& v) { vfmadd132ps(v, v, splat(0.f)); }  // v * 0 + v
 
 void Emitter::zero_nan(const Vec& v) {
     if (is_512()) {

@@ -50,11 +50,10 @@ protected:
     virtual void emit_next() = 0;  // pointers to the next turn
     virtual void emit_end() {}
 
-    // A key's scale of a group, for sums: these hide that products with an infinite scale have either sign,
-    // so that it is NaN, scale * 0 + scale, and leaves the row to the definition.
+    // A key's scale of a group.
     void load_scale(const Vec& v, int n, int group) {
         vbroadcastss(v, ptr[scale_ + (n * key_.scales_stride() + group) * 4]);
-        vfmadd132ps(v, v, splat(0.f));
+        inf_to_nan(v);
     }
 
     RegExp score_at(int n, int w) const { return scores_ + n * panel_bytes() + w * vec_bytes(); }
