@@ -20,6 +20,7 @@ struct Argument {
     quire_tensor view, intended;  // as passed, and as it was before a mistake was made
     std::vector<int64_t> values;  // of a tensor of integers
     bool given = true, unaligned = false, null_data = false;
+    bool alone = false;  // has lengths that may be no other tensor's: more than there is would be read
 };
 
 // An operator's functions, on structs of its own.

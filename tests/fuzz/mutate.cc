@@ -159,10 +159,11 @@ std::string everywhere(Source& source, Call* call) {
 }
 
 // A view of more than there is. It must be refused for its size; or it only has more rows or columns than
-// were meant for it, which no call reads. (One that was to be broadcast would be read, and so would indices.)
+// were meant for it, which no call reads. (One that was to be broadcast would be read, and so would indices,
+// and a tensor that no other one holds to its lengths.)
 bool may_claim(const Argument& a) {
     const quire_tensor &view = a.view, &meant = a.intended;
-    bool within = !is_index(a) && view.rank == meant.rank && view.type == meant.type;
+    bool within = !is_index(a) && !a.alone && view.rank == meant.rank && view.type == meant.type;
     for (int d = 0; d < std::clamp(view.rank, 0, QUIRE_MAX_RANK); ++d) {
         const int64_t n = view.shape[d], stride = view.strides[d];
         if (n >= kHuge || (n > 1 && (stride >= kHuge || stride <= -kHuge))) return true;

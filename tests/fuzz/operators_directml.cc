@@ -40,7 +40,7 @@ void add_tokens(Source& source, const Lengths& l, quire_type T, Directml* b) {
         QUIRE_FUZZ_ADD(*b, query_tensor, Role::input, T, rows(l.S, H * D));
         if (l.N == 0) return;
         if (form == 2 && one_size) {
-            QUIRE_FUZZ_ADD(*b, stacked_key_value_tensor, Role::input, T, {l.B, l.N, Hk, 2, D});
+            QUIRE_FUZZ_ADD(*b, stacked_key_value_tensor, Role::input, T, {l.B, l.N, Hk, 2, D}).alone = true;
         } else {
             QUIRE_FUZZ_ADD(*b, key_tensor, Role::input, T, rows(l.N, Hk * D));
             QUIRE_FUZZ_ADD(*b, value_tensor, Role::input, T, rows(l.N, Hk * Dv));
