@@ -149,7 +149,7 @@ void round_to_bfloats(const float* row, int count, float factor, int16_t* to) {
 }
 
 float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words) {
-    int16_t numbers[1 + 1024];
+    int16_t numbers[1 + kMostHeadDim];
     int16_t* const natural = numbers + 1;
     natural[-1] = 0;  // what the order has where there is no element
     const float factor = round_to_words(query, plan.key_stride, false, natural);
@@ -162,7 +162,7 @@ void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBy
     const int lanes = plan.target->lanes(), parts = jit::byte_parts(format),
               count = int(plan.byte_order.size());
     const int lists = count / (4 * lanes), span = jit::byte_span(format) * parts;
-    float ordered[1024 + 128], tops[128], inverses[128], poison = 0;
+    float ordered[kMostHeadDim + 128], tops[128], inverses[128], poison = 0;
     for (int i = 0; i < count; ++i)
         ordered[i] = plan.byte_order[size_t(i)] < 0 ? 0 : query[plan.byte_order[size_t(i)]];
     const float least = std::max(jit::kLeastTop, largest_of(ordered, count, &poison) * kLeastShare);
@@ -187,7 +187,7 @@ void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBy
 void query_to_tile_bytes(const AttentionPlan& plan, const float* query, float factor, uint32_t* to) {
     const TileBytes& form = plan.tile_bytes;
     const int count = plan.spec.D;
-    float ordered[1024];
+    float ordered[kMostHeadDim];
     for (int i = 0; i < count; ++i) ordered[i] = query[form.order[size_t(i)]];
     auto* const bytes = reinterpret_cast<int8_t*>(to);
     for (int i = 0; i < count / form.part; ++i)

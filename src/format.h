@@ -18,6 +18,8 @@ using UnalignedUint32 [[gnu::aligned(1)]] = uint32_t;
 using UnalignedInt32 [[gnu::aligned(1)]] = int32_t;
 using UnalignedInt64 [[gnu::aligned(1)]] = int64_t;
 
+constexpr int kMostHeadDim = 1024;
+
 struct FormatInfo {
     quire_type type;
     const char* name;

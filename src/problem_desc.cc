@@ -66,8 +66,8 @@ Status check_heads(int num_heads, int num_kv_heads, int* Hk) {
 }
 
 Status check_head_dims(int head_dim, int value_head_dim, int* Dv) {
-    QUIRE_TRY(check_range("head_dim", head_dim, 1, 1024));
-    QUIRE_TRY(check_range("value_head_dim", value_head_dim, 0, 1024));
+    QUIRE_TRY(check_range("head_dim", head_dim, 1, kMostHeadDim));
+    QUIRE_TRY(check_range("value_head_dim", value_head_dim, 0, kMostHeadDim));
     *Dv = value_head_dim == 0 ? head_dim : value_head_dim;
     return {};
 }

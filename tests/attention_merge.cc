@@ -81,5 +81,19 @@ TEST(AttentionMerge, QuickStatesOfNothing) {
     EXPECT_EQ(merged.lse, (std::vector<float>{none, 0.5f, -2, 200, 1e30f, -3 + std::log(2.f)}));
 }
 
+// Outputs without elements have no data; their sums are merged all the same.
+TEST(AttentionMerge, QuickNoElements) {
+    const int64_t shape[] = {2, 3, 0};
+    float a[6], b[6], merged[6] = {};
+    std::fill_n(a, 6, 0.f);
+    std::fill_n(b, 6, 0.f);
+    const quire_tensor none = quire_tensor_of(nullptr, QUIRE_F32, 3, shape),
+                       of_a = quire_tensor_of(a, QUIRE_F32, 2, shape),
+                       of_b = quire_tensor_of(b, QUIRE_F32, 2, shape),
+                       of_both = quire_tensor_of(merged, QUIRE_F32, 2, shape);
+    EXPECT_EQ(quire_merge_states(nullptr, &none, &of_a, &none, &of_b, &none, &of_both), QUIRE_OK);
+    for (const float lse : merged) EXPECT_EQ(lse, std::log(2.f));
+}
+
 }  // namespace
 }  // namespace quire::test

@@ -9,6 +9,7 @@
 #include "jit/pack.h"
 #include "jit/pv.h"
 #include "jit/qk.h"
+#include "jit/scales.h"
 #include "jit/softmax.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_products.h"

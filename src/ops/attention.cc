@@ -37,6 +37,7 @@ Status check_output(const char* name, const quire_tensor* t, quire_type type, co
 }
 
 char* row_of(const quire_tensor& t, int64_t i, int64_t h) {
+    if (t.data == nullptr) return nullptr;  // no elements
     return static_cast<char*>(t.data) + (i * t.strides[0] + h * t.strides[1]) * type_bits(t.type) / 8;
 }
 
@@ -51,8 +52,8 @@ Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, con
     QUIRE_TRY(check_output("output_a", output_a, type, {kAny, kAny, kAny}));
     const int64_t n = output_a->shape[0], H = output_a->shape[1], Dv = output_a->shape[2];
     QUIRE_TRY(check_output("output_b", output_b, type, {n, H, Dv}));
-    if (Dv > 1024)
-        return invalid("output_a has shape %s: Dv must be at most 1024", shape_text(*output_a).c_str());
+    if (Dv > kMostHeadDim)
+        return invalid("output_a has shape %s: Dv must be at most %d", shape_text(*output_a).c_str(), kMostHeadDim);
     QUIRE_TRY(check_output("output", output, type, {n, H, Dv}));
     QUIRE_TRY(check_written("output", *output));
     QUIRE_TRY(check_tensor("lse_a", lse_a, QUIRE_F32, "[n, H]", {n, H}));

@@ -92,8 +92,8 @@ Status make_directml(const Desc& desc, quire_plan* plan) {
     if (desc.key_value_head_count != 0 && desc.query_head_count % desc.key_value_head_count != 0)
         return invalid("key_value_head_count is %d: must divide query_head_count, %d",
                        desc.key_value_head_count, desc.query_head_count);
-    QUIRE_TRY(check_range("head_size", desc.head_size, 1, 1024));
-    QUIRE_TRY(check_range("value_head_size", desc.value_head_size, 0, 1024));
+    QUIRE_TRY(check_range("head_size", desc.head_size, 1, kMostHeadDim));
+    QUIRE_TRY(check_range("value_head_size", desc.value_head_size, 0, kMostHeadDim));
     if (desc.data_type != QUIRE_F32 && desc.data_type != QUIRE_F16)
         return invalid("data_type is %s: must be f32 or f16", type_text(desc.data_type).c_str());
     QUIRE_TRY(

@@ -31,8 +31,8 @@ Status check_layer(const Desc& desc) {
     QUIRE_TRY(check_range("num_heads", desc.num_heads, 1, kMost));
     if (desc.hidden_size % desc.num_heads != 0)
         return invalid("num_heads is %d: must divide hidden_size, %d", desc.num_heads, desc.hidden_size);
-    if (desc.hidden_size / desc.num_heads > 1024)
-        return invalid("num_heads is %d: must leave heads of at most 1024 of hidden_size, %d", desc.num_heads,
+    if (desc.hidden_size / desc.num_heads > kMostHeadDim)
+        return invalid("num_heads is %d: must leave heads of at most %d of hidden_size, %d", desc.num_heads, kMostHeadDim,
                        desc.hidden_size);
     QUIRE_TRY(check_rate("hidden_dropout_rate", desc.hidden_dropout_rate));
     QUIRE_TRY(check_rate("attention_dropout_rate", desc.attention_dropout_rate));

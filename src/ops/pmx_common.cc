@@ -82,7 +82,7 @@ Status check_pmx_type(const char* name, quire_type type) {
 Status check_pmx_cache(const PmxCacheAttributes& a, PmxDomain domain, quire_type type, int Hk, int head_dim,
                        PmxCacheSpec* pmx, CacheSpec* rows) {
     const bool dynamic = domain == PmxDomain::dynamic;
-    QUIRE_TRY(check_range("head_dim", head_dim, 1, 1024));
+    QUIRE_TRY(check_range("head_dim", head_dim, 1, kMostHeadDim));
     quire_format format = {};
     QUIRE_TRY(check_quantisation(a, type, head_dim, &format));
     QUIRE_TRY(check_range("num_layer", a.num_layer, 1, 1 << 20));

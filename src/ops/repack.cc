@@ -34,7 +34,7 @@ Status check_repack(const quire_repack_args& args, Repacking* r) {
     QUIRE_TRY(check_rows("scales", args.scales, QUIRE_F16, "[slots, Hk, D / quant_group]",
                          {slots, r->heads, kAny}, &r->scales));
     const int64_t groups = args.scales->shape[2];
-    QUIRE_TRY(check_range("the last dimension of rows", D, 1, 1024));
+    QUIRE_TRY(check_range("the last dimension of rows", D, 1, kMostHeadDim));
     if (groups < 1 || D % groups != 0)
         return invalid("scales has %lld groups: must divide the %lld elements of a row", (long long)groups,
                        (long long)D);
