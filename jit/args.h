@@ -131,6 +131,12 @@ struct TokenRowsArgs {          // blocks into plain rows
     int64_t count;              // tokens, a multiple of kKeyPadding
 };
 
+struct TokenPlaceArgs {  // plain rows into one block
+    const char* rows;    // [turns][TokenBlockInfo::placed_together()][placed_row_bytes()]
+    char* codes;         // of the first of these tokens (codes_at()), written
+    int64_t turns;       // at least 1
+};
+
 // Sums of products of bytes, in int32, start with the bits of this number, and so are always the bits of a
 // number: of it + the sum, which is below 2^22.
 constexpr float kByteTileZero = 12582912;  // 3 * 2^22

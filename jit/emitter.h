@@ -133,6 +133,8 @@ public:
     void select_below(const Vec& d, const Vec& magnitude, float bound, const Vec& a);
     // Rounds f32 lanes to what `type` holds.
     void round_to(quire_type type, const Vec& v);
+    // Dword j of v[i] becomes dword i of v[j], for four vectors of 128 bits.
+    void transpose_dwords(const std::vector<Vec>& v);
     // Eight lanes of v: half 0 is the low eight (all of a ymm).
     int halves() const { return lanes() / 8; }
     void store_half(const RegExp& at, const Vec& v, int half);

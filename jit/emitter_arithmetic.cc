@@ -227,4 +227,18 @@ void Emitter::sum_eight(const Vec* v) {
     vextractf32x4(Xbyak::Xmm(v[4].getIdx()), z(v[0]), 2);
 }
 
+void Emitter::transpose_dwords(const std::vector<Vec>& v) {
+    Temp low(*this, "low"), high(*this, "high");
+    const auto x = [](const Vec& of) { return Xbyak::Xmm(of.getIdx()); };
+    const Xbyak::Xmm a = x(v[0]), b = x(v[1]), c = x(v[2]), d = x(v[3]), l = x(low), h = x(high);
+    vpunpckldq(l, a, b);
+    vpunpckhdq(h, a, b);
+    vpunpckldq(a, c, d);
+    vpunpckhdq(c, c, d);
+    vpunpckhqdq(b, l, a);
+    vpunpcklqdq(a, l, a);
+    vpunpckhqdq(d, h, c);
+    vpunpcklqdq(c, h, c);
+}
+
 }  // namespace quire::jit

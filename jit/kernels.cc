@@ -10,6 +10,7 @@
 #include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
 #include "jit/tile_words.h"
+#include "jit/token_place.h"
 #include "jit/token_pv.h"
 #include "jit/token_qk.h"
 #include "jit/token_rows.h"
@@ -172,6 +173,13 @@ Status make_token_rows(CodeCache& cache, const RowKey& blocks, Side side, Kernel
     return make(
         cache, blocks.name(side == Side::key ? "token_rows_k" : "token_rows_v"),
         [&](auto* code) { return generate_token_rows(blocks, side, code); }, kernel);
+}
+
+Status make_token_place(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenPlaceArgs>* kernel) {
+    if (token_block_info(blocks.format.type) == nullptr) return {};
+    return make(
+        cache, blocks.name(side == Side::key ? "token_place_k" : "token_place_v"),
+        [&](auto* code) { return generate_token_place(blocks, side, code); }, kernel);
 }
 
 Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type type, ReadKernels* kernels) {

@@ -56,6 +56,7 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels);
 // Of keys or values in blocks of tokens; empty for other formats.
 Status make_token_rows(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenRowsArgs>* kernel);
+Status make_token_place(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenPlaceArgs>* kernel);
 
 struct ReadKernels {  // cache rows -> rows of another type; `rows` and `scales` are empty where there are
                       // no scales

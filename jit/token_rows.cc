@@ -54,7 +54,7 @@ private:
                 for (int i = 0; i < n; ++i)
                     vmovups(x(v[size_t(i)]), ptr[block_ + ((column + i) * kBlockTokens + token) * 4]);
                 for (int i = n; i < 4; ++i) zero(v[size_t(i)]);
-                emit_transposed(v);
+                transpose_dwords(v);
                 for (int t = 0; t < 4; ++t) store_bytes(row_at(token + t) + column * 4, v[size_t(t)], n * 4);
                 free(v);
             }
@@ -85,18 +85,12 @@ private:
             by_token.resize(size_t(lanes()));
             vpshufb(e, e, constant(by_token));
         }
-        emit_transposed(v);
+        transpose_dwords(v);
         for (int i = 0; i < 4; ++i) {  // of a dword's bytes
             const int place = i * 8 / info_.code_bits + part;
-            store_bytes(row_at(token + token_of(place)) + element, v[size_t(i)], left);
+            store_bytes(row_at(token + info_.token_of_place(place)) + element, v[size_t(i)], left);
         }
         free(v);
-    }
-
-    int token_of(int place) const {
-        for (int t = 0; t < info_.codes_of_dword(); ++t)
-            if (info_.value_place(t) == place) return t;
-        return -1;  // not reached: value_place is a permutation
     }
 
     void emit_nibbles(const Xmm& e, int high) {
@@ -104,20 +98,6 @@ private:
         bit_and(e, e, splat_bits(0x0f0f0f0f));
         bit_xor(e, e, splat_bits(0x08080808));
         vpsubb(e, e, splat_bits(0x08080808));
-    }
-
-    // Dword j of v[i] becomes dword i of v[j].
-    void emit_transposed(const std::vector<Vec>& v) {
-        Temp low(*this, "low"), high(*this, "high");
-        const Xmm a = x(v[0]), b = x(v[1]), c = x(v[2]), d = x(v[3]), l = x(low), h = x(high);
-        vpunpckldq(l, a, b);
-        vpunpckhdq(h, a, b);
-        vpunpckldq(a, c, d);
-        vpunpckhdq(c, c, d);
-        vpunpckhqdq(b, l, a);
-        vpunpcklqdq(a, l, a);
-        vpunpckhqdq(d, h, c);
-        vpunpcklqdq(c, h, c);
     }
 
     void emit_scales() {

@@ -2,90 +2,20 @@
 
 #include <algorithm>
 
+#include "src/append_rows.h"
 #include "src/portable.h"
 
 namespace quire {
 namespace {
-
-constexpr int64_t kRows = 64;  // most that a kernel is called with
 
 bool has_blocks(const AppendSpec& spec) {
     return token_block_info(spec.key_format.type) || token_block_info(spec.value_format.type);
 }
 
 int64_t tokens_of_item(const AppendPlan& plan) {
-    const int64_t tokens = std::clamp<int64_t>(kRows / plan.spec.Hk, 1, kRows);
+    const int64_t tokens = std::clamp<int64_t>(AppendRows::kMost / plan.spec.Hk, 1, AppendRows::kMost);
     return has_blocks(plan.spec) ? std::max<int64_t>(tokens, kBlockTokens) : tokens;
 }
-
-// Bytes of a plain row of a side in blocks of tokens, with its scales; 0: no blocks.
-size_t row_bytes(const quire_format& format, int dim) {
-    const TokenBlockInfo* info = token_block_info(format.type);
-    return info && dim > 0 ? size_t(info->row_bytes(dim) + 2 * (dim / format.quant_group)) : 0;
-}
-size_t row_floats(const quire_format& format, int dim) { return kRows * row_bytes(format, dim) / 4 + 1; }
-
-// Rows of keys, or of values, that wait for their kernel. What goes to blocks of tokens is quantised as a
-// plain row first.
-class Rows {
-public:
-    struct To {
-        const quire_format& format;
-        Side side;
-        int dim;
-    };
-    Rows(const jit::Kernel<jit::AppendArgs>& kernel, const To& to, float* kernel_scratch, Scratch& scratch)
-        : kernel_(kernel),
-          kernel_scratch_(kernel_scratch),
-          rows_(scratch.array<jit::AppendRow>(size_t(kRows))),
-          info_(token_block_info(to.format.type)),
-          shape_{to.side, to.dim, to.format.quant_group},
-          row_bytes_(row_bytes(to.format, to.dim)),
-          plain_(scratch.array<char>(4 * row_floats(to.format, to.dim))),
-          places_(scratch.array<TokenPlace>(size_t(kRows))) {}
-
-    // All heads of one token.
-    struct Token {
-        RowView from, to, scales;  // row 0 is the token's
-        int64_t heads;
-        Rotary::Row angles;
-        int number;  // in its block
-    };
-    void add(const Token& token) {
-        char *from = token.from.base, *to = token.to.base, *scales = token.scales.base;
-        for (int64_t h = 0; h < token.heads; ++h) {
-            if (count_ == kRows) flush();
-            jit::AppendRow& row = rows_[count_];
-            row = {from, to, scales, token.angles.cos, token.angles.sin};
-            if (info_) {
-                places_[count_] = {to, nullptr, token.number};
-                row.row = plain_ + size_t(count_) * row_bytes_;
-                row.scales = row.row + info_->row_bytes(shape_.dim);
-            }
-            ++count_;
-            from += token.from.head_stride;
-            to += token.to.head_stride;
-            scales += token.scales.head_stride;
-        }
-    }
-    void flush() {
-        if (count_ > 0) kernel_({rows_, count_, kernel_scratch_});
-        for (int64_t i = 0; info_ && i < count_; ++i)
-            place_row(*info_, shape_, rows_[i].row, rows_[i].scales, places_[i].row, places_[i].token);
-        count_ = 0;
-    }
-
-private:
-    const jit::Kernel<jit::AppendArgs>& kernel_;
-    float* const kernel_scratch_;
-    jit::AppendRow* const rows_;
-    const TokenBlockInfo* const info_;  // null: the cache has rows
-    const TokenBlockShape shape_;
-    const size_t row_bytes_;
-    char* const plain_;         // [kRows] rows with their scales
-    TokenPlace* const places_;  // [kRows] where they go
-    int64_t count_ = 0;
-};
 
 RowView at_row(const RowView& view, int64_t b, int64_t row) {
     return {view.at(b, row, 0), 0, view.head_stride, 0};
@@ -97,29 +27,26 @@ public:
         : plan_(plan),
           problem_(problem),
           kernel_scratch_(scratch.floats(plan.kernel_floats)),
-          keys_(plan.key, {plan.spec.key_format, Side::key, plan.spec.D}, kernel_scratch_, scratch),
-          values_(plan.value, {plan.spec.value_format, Side::value, plan.spec.Dv}, kernel_scratch_, scratch) {
-    }
+          keys_({plan.key, plan.key_place, plan.spec.key_format, Side::key, plan.spec.D}, kernel_scratch_,
+                scratch),
+          values_({plan.value, plan.value_place, plan.spec.value_format, Side::value, plan.spec.Dv},
+                  kernel_scratch_, scratch) {}
 
-    // New token i of sequence b.
-    void add(int64_t b, int64_t i) {
-        const AppendProblem& p = problem_;
+    // New tokens of sequence b from `first` on, to the end of their block where there are blocks, but not to
+    // `end`. Returns the token after them.
+    int64_t add(int64_t b, int64_t first, int64_t end) {
         if (!plan_.target->jit()) {
-            for (int h = 0; h < plan_.spec.Hk; ++h) portable::append_row(p, b, i, h);
-            return;
+            for (int h = 0; h < plan_.spec.Hk; ++h) portable::append_row(problem_, b, first, h);
+            return first + 1;
         }
-        const int64_t from = p.row_of(b, i), row = p.cache.row(b, p.first_position(b) + i),
-                      heads = plan_.spec.Hk;
-        keys_.add({at_row(p.new_key, b, from), at_row(p.cache.key, b, row), at_row(p.cache.key_scale, b, row),
-                   heads, p.rotary ? p.rotary.row(p.position(b, i)) : Rotary::Row{},
-                   int(row % kBlockTokens)});
-        if (!plan_.value) return;
-        values_.add({at_row(p.new_value, b, from),
-                     at_row(p.cache.value, b, row),
-                     at_row(p.cache.value_scale, b, row),
-                     heads,
-                     {},
-                     int(row % kBlockTokens)});
+        AppendRows::Token keys[kBlockTokens], values[kBlockTokens];
+        const int number = int(row_of(b, first) % kBlockTokens);
+        const int64_t count =
+            has_blocks(plan_.spec) ? std::min<int64_t>(kBlockTokens - number, end - first) : 1;
+        for (int i = 0; i < count; ++i) set(b, first + i, number + i, &keys[i], &values[i]);
+        keys_.add(keys, count, plan_.spec.Hk);
+        if (plan_.value) values_.add(values, count, plan_.spec.Hk);
+        return first + count;
     }
     void flush() {
         keys_.flush();
@@ -127,10 +54,24 @@ public:
     }
 
 private:
+    int64_t row_of(int64_t b, int64_t i) const {
+        return problem_.cache.row(b, problem_.first_position(b) + i);
+    }
+
+    void set(int64_t b, int64_t i, int number, AppendRows::Token* key, AppendRows::Token* value) const {
+        const AppendProblem& p = problem_;
+        const int64_t from = p.row_of(b, i), row = row_of(b, i);
+        *key = {at_row(p.new_key, b, from), at_row(p.cache.key, b, row), at_row(p.cache.key_scale, b, row),
+                p.rotary ? p.rotary.row(p.position(b, i)) : Rotary::Row{}, number};
+        if (!plan_.value) return;
+        *value = {at_row(p.new_value, b, from), at_row(p.cache.value, b, row),
+                  at_row(p.cache.value_scale, b, row), Rotary::Row{}, number};
+    }
+
     const AppendPlan& plan_;
     const AppendProblem& problem_;
     float* const kernel_scratch_;
-    Rows keys_, values_;
+    AppendRows keys_, values_;
 };
 
 // The first token from `token` on that is not of a block which the token before it is of, too: two threads
@@ -150,9 +91,8 @@ int64_t append_items(const AppendPlan& plan, const AppendProblem& problem) {
 
 size_t scratch_floats(const AppendPlan& plan) {
     const AppendSpec& spec = plan.spec;
-    return 2 * kRows * (sizeof(jit::AppendRow) + sizeof(TokenPlace)) / sizeof(float) +
-           row_floats(spec.key_format, spec.D) + row_floats(spec.value_format, spec.Dv) + plan.kernel_floats +
-           160;
+    return AppendRows::floats(spec.key_format, spec.D) + AppendRows::floats(spec.value_format, spec.Dv) +
+           plan.kernel_floats + 16;
 }
 
 void append_item(const AppendPlan& plan, const AppendProblem& p, int64_t item, Scratch& scratch) {
@@ -173,9 +113,10 @@ void append_item(const AppendPlan& plan, const AppendProblem& p, int64_t item, S
     scratch.reset();
     Appender appender(plan, p, scratch);
     int64_t b = sequence_of(first);
-    for (int64_t token = first; token < end; ++token) {
+    for (int64_t token = first; token < end;) {
         while (token >= p.queries_at.begin(b + 1)) ++b;
-        appender.add(b, token - p.queries_at.begin(b));
+        const int64_t begin = p.queries_at.begin(b);
+        token = begin + appender.add(b, token - begin, std::min(end, p.queries_at.begin(b + 1)) - begin);
     }
     appender.flush();
 }

@@ -109,7 +109,11 @@ Status make_append_plan(const char* name, const AppendSpec& spec, const Target& 
                                        spec.value_rotation};
             plan->kernel_floats = size_t(std::max(key.scratch_floats(), value.scratch_floats()));
             QUIRE_TRY(make_append_kernel(cache, key, &plan->key));
-            return spec.Dv == 0 ? Status() : make_append_kernel(cache, value, &plan->value);
+            QUIRE_TRY(make_token_place(cache, {&t, spec.key_format, spec.D, 0}, Side::key, &plan->key_place));
+            if (spec.Dv == 0) return {};
+            QUIRE_TRY(make_append_kernel(cache, value, &plan->value));
+            return make_token_place(cache, {&t, spec.value_format, spec.Dv, 0}, Side::value,
+                                    &plan->value_place);
         },
         notes);
 }

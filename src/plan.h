@@ -51,8 +51,9 @@ struct AttentionPlan {
 struct AppendPlan {
     AppendSpec spec{};
     const Target* target = nullptr;
-    jit::Kernel<jit::AppendArgs> key, value;  // value: empty where there are none (Dv 0)
-    size_t kernel_floats = 0;                 // scratch of either
+    jit::Kernel<jit::AppendArgs> key, value;                  // value: empty where there are none (Dv 0)
+    jit::Kernel<jit::TokenPlaceArgs> key_place, value_place;  // empty where the cache has rows
+    size_t kernel_floats = 0;                                 // scratch of either
 };
 
 struct ReadPlan {

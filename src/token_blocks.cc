@@ -66,7 +66,12 @@ void place_row(const TokenBlockInfo& info, const TokenBlockShape& shape, const v
     } else {
         place_value(info, shape.dim, from, to, token);
     }
-    to += info.code_bytes(shape.dim) + token * kHalf;
+    place_scales(info, shape, scales, block, token);
+}
+
+void place_scales(const TokenBlockInfo& info, const TokenBlockShape& shape, const void* scales, void* block,
+                  int token) {
+    auto* to = static_cast<uint8_t*>(block) + info.code_bytes(shape.dim) + token * kHalf;
     for (int g = 0; g < shape.dim / shape.group; ++g)
         std::memcpy(to + g * kBlockTokens * kHalf, static_cast<const uint8_t*>(scales) + g * kHalf, kHalf);
 }

@@ -28,6 +28,18 @@ struct TokenBlockInfo {
     // Which of a dword's codes is that of token t % N. Pairs of tokens are half a dword apart, so that shifts
     // of 16-bit words bring them side by side: 0 2 1 3, or 0 4 1 5 2 6 3 7.
     int value_place(int t) const { return t / 2 + t % 2 * (codes_of_dword() / 2); }
+    int token_of_place(int place) const {
+        return place % (codes_of_dword() / 2) * 2 + place / (codes_of_dword() / 2);
+    }
+
+    // Tokens whose codes are brought into a block together: they share dwords, or fill four lanes.
+    int placed_together(Side side) const { return side == Side::key ? 4 : codes_of_dword(); }
+    // Byte of the first code of `token`, of the first element.
+    int codes_at(Side side, int dim, int token) const {
+        return (side == Side::key ? token : token / codes_of_dword() * dim) * 4;
+    }
+    // Of a plain row that is to be placed, its scales behind it.
+    int placed_row_bytes(int dim, int group) const { return row_bytes(dim) + 2 * (dim / group); }
 };
 
 // Null for a type that is not of blocks of tokens.
@@ -38,6 +50,8 @@ struct TokenBlockShape {
     Side side;
     int dim, group;
 };
+void place_scales(const TokenBlockInfo& info, const TokenBlockShape& shape, const void* scales, void* block,
+                  int token);
 void place_row(const TokenBlockInfo& info, const TokenBlockShape& shape, const void* row, const void* scales,
                void* block, int token);
 void take_row(const TokenBlockInfo& info, const TokenBlockShape& shape, const void* block, int token,

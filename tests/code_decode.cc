@@ -13,6 +13,7 @@
 #include "jit/softmax.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
+#include "jit/token_place.h"
 #include "jit/token_pv.h"
 #include "jit/token_qk.h"
 #include "jit/token_rows.h"
@@ -124,9 +125,12 @@ TEST_F(Decode, TokenKernels) {
                     if (dim % group != 0) continue;
                     RowKey key{target, {type, group, QUIRE_F16}, dim, 0};
                     check("token_scales", key, jit::generate_token_scales);
-                    for (const Side side : {Side::key, Side::value})
+                    for (const Side side : {Side::key, Side::value}) {
                         check(*target, key.name("token_rows"),
                               [&](Bytes* bytes) { return jit::generate_token_rows(key, side, bytes); });
+                        check(*target, key.name("token_place"),
+                              [&](Bytes* bytes) { return jit::generate_token_place(key, side, bytes); });
+                    }
                     for (int rows : kRows)
                         for (bool words : {false, true}) {
                             key.rows = rows;

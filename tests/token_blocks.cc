@@ -1,9 +1,10 @@
-// quire's blocks of 16 tokens: the bytes, spelled out by hand, against src/token_blocks.cc; and the kernel
-// that takes rows out of them.
+// quire's blocks of 16 tokens: the bytes, spelled out by hand, against src/token_blocks.cc; and the kernels
+// that take rows out of them and place rows in them.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
+#include "jit/kernels.h"
 #include "jit/token_rows.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/run.h"
@@ -141,6 +142,47 @@ TEST(KernelsTokens, QuickRows) {
             for (const Side side : {Side::key, Side::value})
                 for (const Flush flush : {Flush::end, Flush::begin})
                     check_rows_kernel(*target, shape, side, flush);
+}
+
+// Codes of any bits from every token on that a turn may begin with, as place_row puts them; the other tokens
+// and the scales stay.
+void check_place_kernel(const Target& target, const RowShape& shape, Side side, Flush flush) {
+    const jit::RowKey key{&target, shape.format, shape.dim, 0};
+    jit::Kernel<jit::TokenPlaceArgs> kernel;
+    ASSERT_TRUE(make_token_place(test_code_cache(), key, side, &kernel).ok());
+    const TokenBlockInfo& info = *token_block_info(shape.format.type);
+    const TokenBlockShape block_shape{side, shape.dim, shape.format.quant_group};
+    const int together = info.placed_together(side);
+    const size_t stride = size_t(info.placed_row_bytes(shape.dim, shape.format.quant_group));
+    Random random(shape.dim);
+    for (int token = 0; token < kBlockTokens; token += together)
+        for (int end = token + together; end <= kBlockTokens; end += together) {
+            GuardedBuffer rows(size_t(end - token) * stride, flush),
+                block(size_t(block_bytes(shape.format, shape.dim)), flush);
+            for (GuardedBuffer* buffer : {&rows, &block})
+                for (size_t i = 0; i < buffer->size(); ++i) buffer->as<uint8_t>()[i] = uint8_t(random.bits());
+            rows.forbid_writes();
+            std::vector<uint8_t> wanted = block.bytes();
+            for (int t = token; t < end; ++t) {
+                std::vector<uint8_t> scales(size_t(2 * key.groups()));
+                take_row(info, block_shape, wanted.data(), t, std::vector<uint8_t>(size_t(shape.dim)).data(),
+                         scales.data());
+                place_row(info, block_shape, rows.as<uint8_t>() + size_t(t - token) * stride, scales.data(),
+                          wanted.data(), t);
+            }
+            char* const codes = block.as<char>() + info.codes_at(side, shape.dim, token);
+            poisoned_call<jit::TokenPlaceArgs>(kernel, {rows.as<char>(), codes, (end - token) / together},
+                                               Entry::nan);
+            ASSERT_EQ(block.bytes(), wanted) << kernel.code().name << " tokens " << token << " to " << end;
+        }
+}
+
+TEST(KernelsTokens, QuickPlace) {
+    for (const Target* target : jit_targets())
+        for (const RowShape& shape : token_shapes())
+            for (const Side side : {Side::key, Side::value})
+                for (const Flush flush : {Flush::end, Flush::begin})
+                    check_place_kernel(*target, shape, side, flush);
 }
 
 // ---- quire_repack ----

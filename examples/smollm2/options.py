@@ -19,7 +19,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Checked options; `table` is resolved to True or False."""
+    """Checked options; `table` and `blocks` are resolved to True or False."""
     parser = OneLineParser(
         prog="smollm2",
         description="SmolLM2-135M-Instruct answers several prompts at once out of one paged key/value cache.",
@@ -36,8 +36,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--cache", choices=CACHE_NAMES, default="int8", help=text)
     text = f"values that share a scale (int8, int4), a divisor of {HEAD_DIM} (%(default)s)"
     parser.add_argument("--quant-group", type=_quant_group, default=32, metavar="N", help=text)
-    text = "keys and values of int8 and int4 in blocks of 16 tokens, quire's own format"
-    parser.add_argument("--blocks", action="store_true", help=text)
+    text = "int8 and int4 in blocks of 16 tokens, which are read faster, or in rows (blocks, where groups are " \
+        "multiples of 8 and pages of 16)"
+    parser.add_argument("--blocks", action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
     integer_option("--page-size", 1, MODEL_CONTEXT, 64, "tokens in a page")
     integer_option("--max-tokens", 1, MODEL_CONTEXT, 128, "longest answer, in tokens")
     integer_option("--context", MIN_CONTEXT, MODEL_CONTEXT, 4096, "longest prompt with its answer, in tokens")
@@ -48,8 +49,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
 
     options = parser.parse_args(arguments)
-    if options.blocks and (options.quant_group % 8 or options.page_size % 16):
-        parser.error("--blocks needs a --quant-group that is a multiple of 8, and a --page-size of 16")
+    can_be_blocks = options.quant_group % 8 == 0 and options.page_size % 16 == 0
+    options.blocks = getattr(options, "blocks", can_be_blocks)
+    if options.blocks and not can_be_blocks:
+        parser.error(
+            f"--blocks with --quant-group {options.quant_group} and --page-size {options.page_size}: "
+            "they must be multiples of 8 and of 16"
+        )
     options.table = getattr(options, "table", not options.prompt)
     return options
 

@@ -53,7 +53,8 @@ Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, con
     const int64_t n = output_a->shape[0], H = output_a->shape[1], Dv = output_a->shape[2];
     QUIRE_TRY(check_output("output_b", output_b, type, {n, H, Dv}));
     if (Dv > kMostHeadDim)
-        return invalid("output_a has shape %s: Dv must be at most %d", shape_text(*output_a).c_str(), kMostHeadDim);
+        return invalid("output_a has shape %s: Dv must be at most %d", shape_text(*output_a).c_str(),
+                       kMostHeadDim);
     QUIRE_TRY(check_output("output", output, type, {n, H, Dv}));
     QUIRE_TRY(check_written("output", *output));
     QUIRE_TRY(check_tensor("lse_a", lse_a, QUIRE_F32, "[n, H]", {n, H}));

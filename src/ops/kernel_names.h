@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "jit/kernels.h"
+#include "src/plan.h"
 
 namespace quire {
 
@@ -40,6 +40,16 @@ public:
         add(k.scales);
         add(k.rows);
         add(k.store);
+    }
+    void add(const AppendPlan& plan) {
+        add(plan.key);
+        add(plan.key_place);
+        add(plan.value);
+        add(plan.value_place);
+    }
+    void add(const ReadPlan& plan) {
+        add(plan.key);
+        add(plan.value);
     }
     // "name name ..."
     const std::string& text() const { return text_; }

@@ -32,8 +32,8 @@ Status check_layer(const Desc& desc) {
     if (desc.hidden_size % desc.num_heads != 0)
         return invalid("num_heads is %d: must divide hidden_size, %d", desc.num_heads, desc.hidden_size);
     if (desc.hidden_size / desc.num_heads > kMostHeadDim)
-        return invalid("num_heads is %d: must leave heads of at most %d of hidden_size, %d", desc.num_heads, kMostHeadDim,
-                       desc.hidden_size);
+        return invalid("num_heads is %d: must leave heads of at most %d of hidden_size, %d", desc.num_heads,
+                       kMostHeadDim, desc.hidden_size);
     QUIRE_TRY(check_rate("hidden_dropout_rate", desc.hidden_dropout_rate));
     QUIRE_TRY(check_rate("attention_dropout_rate", desc.attention_dropout_rate));
     QUIRE_TRY(check_float_type("compute_dtype", desc.compute_dtype));

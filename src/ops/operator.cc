@@ -66,8 +66,7 @@ namespace {
 template <typename Stage>
 Status explain_rows(const char* name, const Stage& stage, quire_plan* plan) {
     KernelNames names;
-    names.add(stage.key);
-    names.add(stage.value);
+    names.add(stage);
     plan->explain += line(name, names);
     return say_fallback(*plan, *stage.target);
 }

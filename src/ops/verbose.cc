@@ -107,14 +107,8 @@ void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNam
 
 std::string kernels_text(const Run& run) {
     KernelNames names;
-    if (const AppendPlan* plan = run.append_plan()) {
-        names.add(plan->key);
-        names.add(plan->value);
-    }
-    if (const ReadPlan* plan = run.read_plan()) {
-        names.add(plan->key);
-        names.add(plan->value);
-    }
+    if (const AppendPlan* plan = run.append_plan()) names.add(*plan);
+    if (const ReadPlan* plan = run.read_plan()) names.add(*plan);
     if (const AttentionPlan* plan = run.attention_plan(); plan != nullptr && plan->target->jit()) {
         add_kernels(*plan, run.attention, &names);
         if (run.merges() > 0) names.add(plan->merge);

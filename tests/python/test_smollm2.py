@@ -306,6 +306,8 @@ WRONG = {
     "--context 9000": "argument --context: 9000 is not between 128 and 8192",
     "--batch 0": "argument --batch: 0 is not between 1 and 64",
     "--prompt=": "argument --prompt: the prompt is empty",
+    "--blocks --page-size 24": "--blocks with --quant-group 32 and --page-size 24: they must be",
+    "--blocks --quant-group 4": "--blocks with --quant-group 4 and --page-size 64: they must be",
     "--speed 9": "unrecognized arguments: --speed 9",
 }
 
@@ -336,6 +338,13 @@ def test_the_table_is_left_out_when_prompts_are_given():
     assert not options.parse(["--prompt", "Hi"]).table
     assert options.parse(["--prompt", "Hi", "--table"]).table
     assert options.parse(["--prompt", "a", "--prompt", "b"]).prompt == ["a", "b"]
+
+
+def test_blocks_are_taken_where_they_can_be():
+    assert options.parse([]).blocks
+    assert not options.parse(["--no-blocks"]).blocks
+    assert not options.parse(["--quant-group", "4"]).blocks
+    assert not options.parse(["--page-size", "24"]).blocks
 
 
 def test_offered_formats_are_the_known_ones():
