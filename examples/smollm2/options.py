@@ -36,9 +36,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--cache", choices=CACHE_NAMES, default="int8", help=text)
     text = f"values that share a scale (int8, int4), a divisor of {HEAD_DIM} (%(default)s)"
     parser.add_argument("--quant-group", type=_quant_group, default=32, metavar="N", help=text)
-    text = "int8 and int4 in blocks of 16 tokens, which are read faster, or in rows (blocks, where groups are " \
+    text = (
+        "int8 and int4 in blocks of 16 tokens, which are read faster, or in rows (blocks, where groups are "
         "multiples of 8 and pages of 16)"
-    parser.add_argument("--blocks", action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+    )
+    parser.add_argument(
+        "--blocks", action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text
+    )
     integer_option("--page-size", 1, MODEL_CONTEXT, 64, "tokens in a page")
     integer_option("--max-tokens", 1, MODEL_CONTEXT, 128, "longest answer, in tokens")
     integer_option("--context", MIN_CONTEXT, MODEL_CONTEXT, 4096, "longest prompt with its answer, in tokens")
