@@ -21,8 +21,12 @@ Heads draw_heads(Source& source) {
     return heads;
 }
 
-quire_format draw_format(Source& source, int64_t dim, bool blocks) {
-    if (blocks && dim % kBlockValues == 0 && source.chance(96))
+quire_format draw_format(Source& source, int64_t dim, Blocks blocks) {
+    if (blocks != Blocks::none && dim % 8 == 0 && source.chance(64))
+        return {source.pick<quire_type>({QUIRE_INT8_B16, QUIRE_INT4_B16}),
+                int32_t(source.pick<int64_t>({8, dim % 16 == 0 ? 16 : 8, dim % 32 == 0 ? 32 : 8, dim})),
+                QUIRE_F16};
+    if (blocks == Blocks::any && dim % kBlockValues == 0 && source.chance(96))
         return {source.pick<quire_type>(
                     {QUIRE_Q8_0, QUIRE_Q4_0, QUIRE_Q4_1, QUIRE_Q5_0, QUIRE_Q5_1, QUIRE_IQ4_NL}),
                 0, QUIRE_NONE};
@@ -52,26 +56,27 @@ Batch draw_batch(Source& source, bool small, bool same_queries, bool same_keys, 
     return batch;
 }
 
-void place_rows(Source& source, Placement placement, Batch* batch) {
+void place_rows(Source& source, Placement placement, Batch* batch, int64_t grid) {
+    const auto on_grid = [&](int64_t row) { return (row + grid - 1) / grid * grid; };
     if (placement == Placement::dense) {
-        batch->slots = batch->kvstarts.back() + source.between(0, 2);
+        batch->slots = on_grid(batch->kvstarts.back() + source.between(0, 2));
         return;
     }
     const bool pages = placement == Placement::pages;
-    batch->page_size = pages ? source.pick<int64_t>({1, 3, 4, 16, 128}) : 0;
+    batch->page_size = pages ? on_grid(source.pick<int64_t>({1, 3, 4, 16, 128})) : 0;
     int64_t row = 0;
     std::vector<std::vector<int64_t>> starts;
     for (int64_t T : batch->keys) {
         starts.emplace_back();
         const int64_t size = pages ? batch->page_size : std::max<int64_t>(T, 1);
         for (int64_t t = 0; t < std::max<int64_t>(T, pages ? 0 : 1); t += size) {
-            row += source.between(0, 2);
+            row = on_grid(row + source.between(0, 2));
             starts.back().push_back(row);
             row += std::min(size, T - t);
         }
         batch->max_pages = std::max(batch->max_pages, int64_t(starts.back().size()));
     }
-    batch->slots = row + (source.chance(128) ? 0 : 1);
+    batch->slots = on_grid(row + (source.chance(128) ? 0 : 1));
     for (std::vector<int64_t>& one : starts) {
         if (pages) one.resize(size_t(batch->max_pages), INT64_MIN);  // never read
         batch->cachestarts.insert(batch->cachestarts.end(), one.begin(), one.end());

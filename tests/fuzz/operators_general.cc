@@ -1,6 +1,7 @@
 // Valid calls of quire_attention, quire_append, quire_rotate and quire_merge_states.
 #include <algorithm>
 
+#include "src/format.h"
 #include "tests/fuzz/batch.h"
 
 namespace quire::fuzz {
@@ -10,16 +11,25 @@ using Attention = Builder<quire_attention_desc, quire_attention_args>;
 using Append = Builder<quire_append_desc, quire_append_args>;
 using Rotate = Builder<quire_rotate_desc, quire_rotate_args>;
 
+int64_t grid_of(const quire_format& key, const quire_format& value) {
+    return std::max(tokens_of_block(key), tokens_of_block(value));
+}
+
 template <typename B>
 void add_cache(B* b, const std::vector<int64_t>& lead, int64_t Hk, int64_t D, int64_t Dv, Role role) {
     const auto side = [&](const quire_format& format, int64_t dim, bool key) {
         std::vector<int64_t> shape = lead;
         shape.insert(shape.end(), {Hk, dim});
+        const bool blocks = token_block_info(format.type) != nullptr;
+        if (blocks) {
+            shape[lead.size() - 1] /= kBlockTokens;
+            shape.back() = block_bytes(format, int(dim));
+        }
         if (key)
             QUIRE_FUZZ_ADD(*b, key, role, format.type, shape);
         else
             QUIRE_FUZZ_ADD(*b, value, role, format.type, shape);
-        if (format.quant_group == 0) return;
+        if (format.quant_group == 0 || blocks) return;
         shape.back() = dim / format.quant_group;
         if (key)
             QUIRE_FUZZ_ADD(*b, key_scale, role, format.scale_type, shape);
@@ -91,10 +101,11 @@ Call make_attention(Source& source) {
     b.desc.head_dim = int32_t(D);
     b.desc.value_head_dim = int32_t(Dv);
     b.desc.type = source.pick<quire_type>({QUIRE_F32, QUIRE_F16, QUIRE_BF16});
-    b.desc.key_format = draw_format(source, D, true);
-    b.desc.value_format = draw_format(source, Dv, true);
+    b.desc.key_format = draw_format(source, D, Blocks::any);
+    b.desc.value_format = draw_format(source, Dv, Blocks::any);
 
-    const bool batched = source.chance(96), batched_keys = batched && source.chance(128);
+    const int64_t grid = grid_of(b.desc.key_format, b.desc.value_format);
+    const bool batched = source.chance(96), batched_keys = grid == 1 && batched && source.chance(128);
     Batch batch = draw_batch(source, heads.small, batched, batched_keys, false);
     const bool single = batch.B() == 1 && !batched && source.chance(128);
     const int64_t B = batch.B(), n = batch.n(), S = batched ? batch.queries[0] : 0;
@@ -107,8 +118,9 @@ Call make_attention(Source& source) {
         add_cache(&b, {B, batch.keys[0]}, Hk, D, Dv, Role::input);
     } else {
         const auto placement =
-            source.pick<Placement>({Placement::dense, Placement::offsets, Placement::pages});
-        place_rows(source, placement, &batch);
+            grid > 1 ? source.pick<Placement>({Placement::offsets, Placement::pages})
+                     : source.pick<Placement>({Placement::dense, Placement::offsets, Placement::pages});
+        place_rows(source, placement, &batch, grid);
         if (placement == Placement::pages) b.desc.page_size = int32_t(batch.page_size);
         const bool no_starts = single && placement == Placement::dense && source.chance(128);
         add_cache(&b, {no_starts ? batch.keys[0] : batch.slots}, Hk, D, Dv, Role::input);
@@ -172,10 +184,11 @@ Call make_append(Source& source) {
     b.desc.head_dim = int32_t(D);
     b.desc.value_head_dim = int32_t(Dv);
     b.desc.type = source.pick<quire_type>({QUIRE_F32, QUIRE_F16, QUIRE_BF16});
-    b.desc.key_format = draw_format(source, D);
-    b.desc.value_format = draw_format(source, Dv);
+    b.desc.key_format = draw_format(source, D, Blocks::of_tokens);
+    b.desc.value_format = draw_format(source, Dv, Blocks::of_tokens);
 
     const bool batched = source.chance(96), batched_rows = source.chance(64), one = source.chance(64);
+    const int64_t grid = grid_of(b.desc.key_format, b.desc.value_format);
     Batch batch = draw_batch(source, heads.small, batched, one, true);
     const int64_t B = batch.B();
     std::vector<int64_t> tokens = {batch.n(), Hk, D};
@@ -185,9 +198,10 @@ Call make_append(Source& source) {
     QUIRE_FUZZ_ADD(b, new_value, Role::input, b.desc.type, tokens);
     if (!batched) QUIRE_FUZZ_ADD(b, seqstarts, Role::input, QUIRE_INT64, {B + 1}, batch.seqstarts);
     if (batched_rows) {
-        add_cache(&b, {B, batch.longest_keys() + source.between(0, 2)}, Hk, D, Dv, Role::written);
+        const int64_t T = batch.longest_keys() + source.between(0, 2);
+        add_cache(&b, {B, (T + grid - 1) / grid * grid}, Hk, D, Dv, Role::written);
     } else {
-        place_rows(source, source.pick<Placement>({Placement::offsets, Placement::pages}), &batch);
+        place_rows(source, source.pick<Placement>({Placement::offsets, Placement::pages}), &batch, grid);
         b.desc.page_size = int32_t(batch.page_size);
         add_cache(&b, {batch.slots}, Hk, D, Dv, Role::written);
         QUIRE_FUZZ_ADD(b, cachestarts, Role::input, QUIRE_INT64, batch.table_shape(), batch.cachestarts);
