@@ -14,6 +14,8 @@ constexpr float kLargestByte = 127;
 // lanes are no further apart.
 constexpr float kLeastShare = 1 / 1024.f;
 
+__m128 load_four(const UnalignedFloat* x) { return _mm_loadu_ps(reinterpret_cast<const float*>(x)); }
+
 // Four lists of four numbers to the maxima (sums) of each.
 __m128 largest_of_each(__m128* v) {
     _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
@@ -65,11 +67,11 @@ void round_lanes(const float* ordered, const float* inverses, int8_t* bytes, __m
 
 // The largest magnitude of `count` numbers, a multiple of 4, at least kLeastTop; poison: 0, or NaN where NaN
 // or Inf is among them.
-float largest_of(const float* row, int count, float* poison) {
+float largest_of(const UnalignedFloat* row, int count, float* poison) {
     const __m128 sign = _mm_set1_ps(-0.f);
     __m128 tops = _mm_set1_ps(jit::kLeastTop), poisons = _mm_setzero_ps();
     for (int d = 0; d < count; d += 4) {
-        const __m128 x = _mm_loadu_ps(row + d);
+        const __m128 x = load_four(row + d);
         tops = _mm_max_ps(tops, _mm_andnot_ps(sign, x));
         poisons = _mm_add_ps(poisons, _mm_mul_ps(x, _mm_setzero_ps()));
     }
@@ -116,12 +118,12 @@ void round_part(const float* x, int count, float factor, uint32_t code_zero, int
 
 }  // namespace
 
-float round_to_words(const float* row, int count, bool swap_middle, int16_t* words) {
+float round_to_words(const UnalignedFloat* row, int count, bool swap_middle, int16_t* words) {
     float poison = 0;
     const float largest = largest_of(row, count, &poison);
     const __m128 factor = _mm_set1_ps(jit::kLargestWord / largest);
     for (int d = 0; d < count; d += 4) {
-        const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(row + d), factor));
+        const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(load_four(row + d), factor));
         __m128i packed = _mm_packs_epi32(rounded, rounded);
         if (swap_middle) packed = _mm_shufflelo_epi16(packed, _MM_SHUFFLE(3, 1, 2, 0));
         _mm_storel_epi64(reinterpret_cast<__m128i*>(words + d), packed);
@@ -131,11 +133,11 @@ float round_to_words(const float* row, int count, bool swap_middle, int16_t* wor
 
 // As float_to_bfloat: the upper halves of the bits, which hold a sign, so that packing saturates nothing. NaN
 // is not rounded, which could make it Inf or a number, but made quiet.
-void round_to_bfloats(const float* row, int count, float factor, int16_t* to) {
+void round_to_bfloats(const UnalignedFloat* row, int count, float factor, int16_t* to) {
     const __m128 factors = _mm_set1_ps(factor);
     int d = 0;
     for (; d + 4 <= count; d += 4) {
-        const __m128 x = _mm_mul_ps(_mm_loadu_ps(row + d), factors);
+        const __m128 x = _mm_mul_ps(load_four(row + d), factors);
         const __m128i bits = _mm_castps_si128(x), nan = _mm_castps_si128(_mm_cmpunord_ps(x, x));
         const __m128i odd = _mm_and_si128(_mm_srli_epi32(bits, 16), _mm_set1_epi32(1));
         const __m128i half = _mm_add_epi32(odd, _mm_set1_epi32(0x7fff));
@@ -184,7 +186,7 @@ void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBy
         }
 }
 
-void query_to_tile_bytes(const AttentionPlan& plan, const float* query, float factor, uint32_t* to) {
+void query_to_tile_bytes(const AttentionPlan& plan, const UnalignedFloat* query, float factor, uint32_t* to) {
     const TileBytes& form = plan.tile_bytes;
     const int count = plan.spec.D;
     float ordered[kMostHeadDim];
