@@ -35,19 +35,6 @@ struct Setup {
     }
 };
 
-jit::Products key_products(const jit::RowKey& key, jit::Products wanted) {
-    if (wanted == jit::Products::words) return words_if(has_tile_key_words(key));
-    if (wanted == jit::Products::bytes && !has_tile_key_bytes(key)) return jit::Products::floats;
-    return wanted;
-}
-
-// Never bytes: beside them what goes with them.
-jit::Products value_products(const jit::RowKey& key, jit::Products wanted) {
-    const bool beside = wanted == jit::Products::bytes;
-    if (beside && key.target->bf16) return jit::Products::bfloats;
-    return beside || wanted == jit::Products::words ? words_if(has_tile_value_words(key)) : wanted;
-}
-
 float round_to_bfloat(float x) { return bfloat_to_float(float_to_bfloat(x)); }
 
 // A panel of query rows against a full tile of keys and one that is not full.
@@ -418,46 +405,6 @@ TEST(KernelsTiles, QuickShapesOfBytes) {
                      jit::Products::bytes});
         ++vecs;
     }
-}
-
-void expect_generated(const jit::RowKey& key, const jit::RowKey& value) {
-    jit::PackKernels pack;
-    Status made = make_pack_kernels(test_code_cache(), key, value, &pack);
-    EXPECT_TRUE(made.ok()) << key.name("pack") << ": " << made.message();
-    for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs) {
-        jit::TileKernels kernels;
-        made = make_tile_kernels(test_code_cache(), key, value, {false, false, false}, vecs, &kernels);
-        EXPECT_TRUE(made.ok()) << key.name("tile") << ": " << made.message();
-    }
-}
-
-// Groups of any size fit the registers, on targets that can't be run here too.
-TEST(KernelsTiles, QuickEveryGroupIsGenerated) {
-    int count = 0;
-    const Target* targets = target_table(&count);
-    for (const Target* target = targets; target < targets + count; ++target)
-        for (const quire_type type : {QUIRE_INT8, QUIRE_INT4})
-            for (const int dim : {4, 36, 132, 176, 576})
-                for (int group = 4; target->jit() && group <= dim; group += 4) {
-                    if (dim % group != 0) continue;
-                    jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0}, value = key;
-                    value.products = value_products(value, jit::Products::words);
-                    for (const jit::Products products : {jit::Products::words, jit::Products::bytes}) {
-                        key.products = key_products(key, products);
-                        expect_generated(key, value);
-                    }
-                }
-}
-
-TEST(KernelsTiles, QuickEveryShapeOfBfloatsIsGenerated) {
-    int count = 0;
-    const Target* targets = target_table(&count);
-    for (const Target* target = targets; target < targets + count; ++target)
-        for (const RowShape& shape : row_shapes()) {
-            if (!target->bf16) continue;
-            const jit::RowKey key{target, shape.format, shape.dim, 0, jit::Products::bfloats};
-            expect_generated(key, key);
-        }
 }
 
 TEST(KernelsTiles, EveryWidthAndScoreKey) {

@@ -48,13 +48,13 @@ struct Heads {
 
 Heads draw_heads(Source& source);
 int64_t draw_size(Source& source, bool small);  // of a head
-enum class Blocks { none, of_tokens, any };  // any: ggml's too
+enum class Blocks { none, of_tokens, any };     // any: ggml's too
 quire_format draw_format(Source& source, int64_t dim, Blocks blocks = Blocks::none);
 // One length of queries, or of keys, for all sequences where asked for; then there is at least one. With
 // `cached` the queries are the last keys (and same_keys means the same start_pos).
 Batch draw_batch(Source& source, bool small, bool same_queries, bool same_keys, bool cached);
-// Rows for the keys of each sequence, with gaps between them. Sequences and pages begin, and the slots end, at
-// multiples of `grid`.
+// Rows for the keys of each sequence, with gaps between them. Sequences and pages begin, and the slots end,
+// at multiples of `grid`.
 void place_rows(Source& source, Placement placement, Batch* batch, int64_t grid = 1);
 
 }  // namespace quire::fuzz

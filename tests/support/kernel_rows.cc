@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "jit/tile_bytes.h"
+#include "jit/tile_words.h"
 #include "tests/support/case.h"
 
 namespace quire::test {
@@ -109,6 +111,18 @@ std::vector<RowShape> token_shapes() {
             for (int group : {8, 16, 32, 40, dim})
                 if (dim % group == 0) shapes.push_back({quantised(type, group, QUIRE_F16), dim});
     return shapes;
+}
+
+jit::Products key_products(const jit::RowKey& key, jit::Products wanted) {
+    if (wanted == jit::Products::words) return words_if(has_tile_key_words(key));
+    if (wanted == jit::Products::bytes && !has_tile_key_bytes(key)) return jit::Products::floats;
+    return wanted;
+}
+
+jit::Products value_products(const jit::RowKey& key, jit::Products wanted) {
+    const bool beside = wanted == jit::Products::bytes;
+    if (beside && key.target->bf16) return jit::Products::bfloats;
+    return beside || wanted == jit::Products::words ? words_if(has_tile_value_words(key)) : wanted;
 }
 
 jit::CodeCache& test_code_cache() {
