@@ -105,8 +105,8 @@ float load_number(quire_type type, const void* base, int64_t i) {
 }
 
 void load_numbers(quire_type type, const void* base, int count, float* out) {
-    // A loop for each type, which compilers make vectors of.
-    const auto* halves = static_cast<const UnalignedHalf*>(base);
+    // A loop for each type, which compilers make vectors of. (`auto` would drop the alignment.)
+    const UnalignedHalf* halves = static_cast<const UnalignedHalf*>(base);
     switch (type) {
         case QUIRE_F16:
             for (int i = 0; i < count; ++i) out[i] = half_to_float(halves[i]);

@@ -99,7 +99,7 @@ Status read_outputs(const MindsporeSpec& layer, const AttentionSpec& spec, const
 }  // namespace
 
 int64_t valid_length(const Tensors& t, int64_t b) {
-    const auto* lengths = static_cast<const UnalignedInt32*>(t.valid_length->data);
+    const UnalignedInt32* lengths = static_cast<const UnalignedInt32*>(t.valid_length->data);
     return lengths[t.valid_length->shape[0] > 1 ? b * t.valid_length->strides[0] : 0];
 }
 
