@@ -21,8 +21,7 @@ void rows_to_columns(const UnalignedFloat* const rows[4], int dim, float* column
         for (int r = 0; r < 4; ++r) _mm_storeu_ps(columns + (d + r) * stride, x[r]);
     }
     for (; d < dim; ++d)
-        for (int r = 0; r < 4; ++r)
-            _mm_store_ss(columns + d * stride + r, change(_mm_set_ss(rows[r][d])));
+        for (int r = 0; r < 4; ++r) _mm_store_ss(columns + d * stride + r, change(_mm_set_ss(rows[r][d])));
 }
 
 inline void rows_to_columns(const UnalignedFloat* const rows[4], int dim, float factor, float* columns,
