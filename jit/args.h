@@ -155,6 +155,13 @@ struct TileQkArgs {
     const float* factors;  // [W * L] of the query's words
 };
 
+struct TileBiasArgs {         // rows of an additive mask -> TileSoftmaxArgs::bias
+    const char* const* rows;  // [L] of the mask's type, at any address
+    float* bias;              // [N][stride], L of each written, in log2 units; -Inf stays, nothing becomes it
+    int64_t stride;           // bytes
+    int64_t count;            // keys, a multiple of 4, at least 4
+};
+
 struct TileSoftmaxArgs {
     float* scores;          // [N][W * L] in, probabilities out
     const float* bias;      // [N][W * L]

@@ -102,6 +102,8 @@ public:
     // `each` (1, 2 or 4) f16 numbers of every address, one behind the other, converted; the other lanes are
     // 0.
     void load_halves(const Vec& v, const std::vector<RegExp>& at, int each);
+    // Four numbers of `type` (F32, F16, BF16) of each of lanes() / 4 addresses, one behind the other, converted.
+    void load_fours(quire_type type, const Vec& v, const std::vector<RegExp>& at);
     // int32 lanes in -128..127: the first n stored as bytes. v is changed.
     void store_i8(const RegExp& at, const Vec& v, int n);
 
@@ -133,7 +135,7 @@ public:
     void select_below(const Vec& d, const Vec& magnitude, float bound, const Vec& a);
     // Rounds f32 lanes to what `type` holds.
     void round_to(quire_type type, const Vec& v);
-    // Dword j of v[i] becomes dword i of v[j], for four vectors of 128 bits.
+    // Dword j of v[i] becomes dword i of v[j], for four vectors, in each 128 bits of them.
     void transpose_dwords(const std::vector<Vec>& v);
     // Eight lanes of v: half 0 is the low eight (all of a ymm).
     int halves() const { return lanes() / 8; }
@@ -206,6 +208,7 @@ private:
     void sum_quarters(const Xbyak::Xmm* v);
     void round_bits_to_bf16(const Vec& v);
     void gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, int each);
+    void gather_all_halves(const Vec& v, const std::vector<RegExp>& at, int each);
     Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values
     Vec of_kind(int index) const;
 

@@ -229,8 +229,7 @@ void Emitter::sum_eight(const Vec* v) {
 
 void Emitter::transpose_dwords(const std::vector<Vec>& v) {
     Temp low(*this, "low"), high(*this, "high");
-    const auto x = [](const Vec& of) { return Xbyak::Xmm(of.getIdx()); };
-    const Xbyak::Xmm a = x(v[0]), b = x(v[1]), c = x(v[2]), d = x(v[3]), l = x(low), h = x(high);
+    const Vec &a = v[0], &b = v[1], &c = v[2], &d = v[3], &l = low, &h = high;
     vpunpckldq(l, a, b);
     vpunpckhdq(h, a, b);
     vpunpckldq(a, c, d);

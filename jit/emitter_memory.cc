@@ -297,17 +297,34 @@ void Emitter::gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, in
 }
 
 void Emitter::load_halves(const Vec& v, const std::vector<RegExp>& at, int each) {
+    gather_all_halves(v, at, each);
+    vcvtph2ps(v, half_of(v));
+}
+
+void Emitter::gather_all_halves(const Vec& v, const std::vector<RegExp>& at, int each) {
     const int count = int(at.size()), most = 8 / each;  // in 128 bits
     zero(v);
     gather_halves(Xbyak::Xmm(v.getIdx()), at.data(), std::min(count, most), each);
-    if (count > most) {
-        Temp upper(*this, "upper halves");
-        const Xbyak::Xmm high((*upper).getIdx());
-        zero(upper);
-        gather_halves(high, at.data() + most, count - most, each);
-        vinserti32x4(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), high, 1);
+    if (count <= most) return;
+    Temp upper(*this, "upper halves");
+    const Xbyak::Xmm high((*upper).getIdx());
+    zero(upper);
+    gather_halves(high, at.data() + most, count - most, each);
+    vinserti32x4(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), high, 1);
+}
+
+void Emitter::load_fours(quire_type type, const Vec& v, const std::vector<RegExp>& at) {
+    if (type == QUIRE_F16) return load_halves(v, at, 4);
+    if (type == QUIRE_BF16) {
+        gather_all_halves(v, at, 4);
+        vpmovzxwd(v, half_of(v));
+        vpslld(v, v, 16);
+        return;
     }
-    vcvtph2ps(v, half_of(v));
+    vmovups(Xbyak::Xmm(v.getIdx()), ptr[at[0]]);
+    for (size_t i = 1; i < at.size(); ++i)
+        is_512() ? vinsertf32x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), ptr[at[i]], uint8_t(i))
+                 : vinsertf128(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), ptr[at[i]], uint8_t(i));
 }
 
 void Emitter::store_i8(const RegExp& at, const Vec& v, int n) {

@@ -7,6 +7,7 @@
 #include "jit/qk.h"
 #include "jit/scales.h"
 #include "jit/softmax.h"
+#include "jit/tile_bias.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
 #include "jit/tile_words.h"
@@ -201,6 +202,17 @@ Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type typ
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel) {
     return make(
         cache, key.name(), [&](auto* code) { return generate_append(key, code); }, kernel);
+}
+
+Status make_bias_kernels(CodeCache& cache, const Target& target, BiasKernels* kernels) {
+    for (const auto& [type, kernel] : {std::pair(QUIRE_F32, &kernels->f32), std::pair(QUIRE_F16, &kernels->f16),
+                                       std::pair(QUIRE_BF16, &kernels->bf16)}) {
+        const std::string name = std::string("tile_bias_") + type_name(type) + "_" + target.name;
+        const quire_type of = type;
+        QUIRE_TRY(make(
+            cache, name, [&](auto* code) { return generate_tile_bias(target, of, code); }, kernel));
+    }
+    return {};
 }
 
 Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel) {

@@ -70,6 +70,15 @@ struct ReadKernels {  // cache rows -> rows of another type; `rows` and `scales`
 Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type type, ReadKernels* kernels);
 
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel);
+struct BiasKernels {  // by the mask's type
+    Kernel<TileBiasArgs> f32, f16, bf16;
+    const Kernel<TileBiasArgs>& of(quire_type type) const {
+        return type == QUIRE_F32 ? f32 : type == QUIRE_F16 ? f16 : bf16;
+    }
+};
+
+Status make_bias_kernels(CodeCache& cache, const Target& target, BiasKernels* kernels);
+
 // dim: floats, a multiple of the target's lanes.
 Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel);
 

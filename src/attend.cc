@@ -118,10 +118,12 @@ const char* query_at(const AttentionProblem& p, const Item& item, int64_t row) {
 void load_bias(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count,
                float* bias) {
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
-    const int loaded =
-        p.num_terms > 0 && load_term(p, p.terms[0], item.b, row / group, head, begin, count, bias);
-    if (!loaded) std::fill(bias, bias + count, 0.f);
-    for (int i = loaded; i < p.num_terms; ++i)
+    const char* first = p.num_terms ? numbers_of(p, p.terms[0], item.b, row / group, head, begin) : nullptr;
+    if (first)
+        load_numbers(p.terms[0].type, first, int(count), bias);
+    else
+        std::fill(bias, bias + count, 0.f);
+    for (int i = first ? 1 : 0; i < p.num_terms; ++i)
         add_term(p, p.terms[i], item.b, row / group, head, begin, count, bias);
     int64_t j = 0;
     for (; j + 4 <= count; j += 4) _mm_storeu_ps(bias + j, to_log2(_mm_loadu_ps(bias + j)));

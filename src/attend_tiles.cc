@@ -38,6 +38,7 @@ struct TileState {
     int32_t *begin, *end;               // [panel lanes]
     float* rows;                        // [5][row_stride] query rows as f32 or rounded, output rows
     float* bias_rows;                   // [4][kTileKeys]
+    const char** mask_rows;             // [panel lanes]
     RowAddresses* addresses;
     TakenRows taken;  // of blocks of tokens: keys, then values
 };
@@ -80,6 +81,7 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.end = scratch.array<int32_t>(lanes);
     s.rows = scratch.floats(5 * row_stride(plan));
     s.bias_rows = scratch.floats(4 * jit::kTileKeys);
+    s.mask_rows = scratch.array<const char*>(lanes);
     s.addresses = scratch.array<RowAddresses>(1);
     return s;
 }
@@ -187,9 +189,23 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
     }
 }
 
-// [count][lanes]; lanes without a row get that of the last.
-void load_bias_columns(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
-                       int64_t count, const TileState& s) {
+// The rows of a mask that is no more than numbers, each query row's at key `begin`; false: it is more.
+bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
+                    const char** rows) {
+    if (p.num_terms != 1) return false;
+    const int group = p.spec->group();
+    for (int64_t r = 0; r < panel.lanes; ++r) {
+        const int64_t row = panel.row_begin + std::min(r, panel.rows - 1);
+        const int head = item.kv_head * group + int(row % group);
+        rows[r] = numbers_of(p, p.terms[0], item.b, row / group, head, begin);
+        if (rows[r] == nullptr) return false;
+    }
+    return true;
+}
+
+// Of keys begin .. begin + count, [count][lanes]; lanes without a row get that of the last.
+void add_bias_columns(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
+                      int64_t count, float* bias, const TileState& s) {
     const int group = p.spec->group();
     const bool by_head = p.has_terms_by_head();
     for (int64_t first = 0; first < panel.lanes; first += 4) {
@@ -206,8 +222,22 @@ void load_bias_columns(const AttentionProblem& p, const Item& item, const Panel&
             }
             before = row;
         }
-        rows_to_columns(rows, int(count), s.bias + first, panel.lanes);
+        rows_to_columns(rows, int(count), bias + first, panel.lanes);
     }
+}
+
+void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
+                       const Panel& panel, int64_t begin, int64_t count, const TileState& s) {
+    const int lanes = plan.target->lanes();
+    int64_t done = 0;
+    if (count >= 4 && list_mask_rows(p, item, panel, begin, s.mask_rows)) {
+        done = count / 4 * 4;
+        for (int64_t first = 0; first < panel.lanes; first += lanes)
+            plan.bias_columns.of(p.terms[0].type)(
+                {s.mask_rows + first, s.bias + first, panel.lanes * int64_t(sizeof(float)), done});
+    }
+    if (done < count)
+        add_bias_columns(p, item, panel, begin + done, count - done, s.bias + done * panel.lanes, s);
 }
 
 void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
@@ -223,7 +253,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const jit::TileKernels& kernels = view.bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
     const bool masked = view.ragged || begin < panel.all.begin || begin + count > panel.all.end;
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
-    if (view.bias) load_bias_columns(p, item, panel, begin, count, s);
+    if (view.bias) load_bias_columns(plan, p, item, panel, begin, count, s);
     kernels.qk({panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors});
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
@@ -308,7 +338,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t panel = lanes * (ks + vs + 3) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
-                         2 * keys * lanes + 5 * row_stride(plan) + 4 * jit::kTileKeys + 9 * lanes +
+                         2 * keys * lanes + 5 * row_stride(plan) + 4 * jit::kTileKeys + 11 * lanes +
                          max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + taken_floats(plan) +
                          1024;
     return std::max(few, tiles);

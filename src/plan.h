@@ -42,6 +42,7 @@ struct AttentionPlan {
     jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
     jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width
     jit::TileKernels tile_bias[jit::kMaxPanelVecs + 1];
+    jit::BiasKernels bias_columns;
     jit::PackKernels pack;
     jit::Kernel<jit::MergeArgs> merge;
 

@@ -275,11 +275,10 @@ void add_term(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64
     }
 }
 
-bool load_term(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64_t i, int h, int64_t begin,
-               int64_t count, float* out) {
-    if (!is_row_of_numbers(term) || term.slopes) return false;
-    load_numbers(term.type, row_of(p, term, b, i, h) + column_of(p, term, b, begin), int(count), out);
-    return true;
+const char* numbers_of(const AttentionProblem& p, const ScoreTerm& term, int64_t b, int64_t i, int h,
+                       int64_t begin) {
+    if (!is_row_of_numbers(term) || term.slopes) return nullptr;
+    return row_of(p, term, b, i, h) + column_of(p, term, b, begin);
 }
 
 Status make_attention_problem(const AttentionSpec& spec, const quire_attention_args& args,

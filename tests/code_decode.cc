@@ -11,6 +11,7 @@
 #include "jit/qk.h"
 #include "jit/scales.h"
 #include "jit/softmax.h"
+#include "jit/tile_bias.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
 #include "jit/token_place.h"
@@ -155,7 +156,7 @@ TEST_F(Decode, Append) {
             }
 }
 
-TEST_F(Decode, SoftmaxAndMerge) {
+TEST_F(Decode, SoftmaxBiasAndMerge) {
     for (const Target* target : generated_targets()) {
         for (int bits = 0; bits < 8; ++bits) {
             const jit::ScoreKey key{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
@@ -167,6 +168,9 @@ TEST_F(Decode, SoftmaxAndMerge) {
                         return jit::generate_tile_softmax(*target, key, vecs, masked, bytes);
                     });
         }
+        for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
+            check(*target, std::string("tile_bias ") + type_name(type),
+                  [&](Bytes* bytes) { return jit::generate_tile_bias(*target, type, bytes); });
         for (int vecs : {1, 7, 8, 9, 64})
             check(*target, "merge",
                   [&](Bytes* bytes) { return jit::generate_merge(*target, vecs * target->lanes(), bytes); });

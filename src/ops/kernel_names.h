@@ -35,6 +35,11 @@ public:
         add(k.softmax_masked);
         add(k.pv);
     }
+    void add(const jit::BiasKernels& k) {
+        add(k.f32);
+        add(k.f16);
+        add(k.bf16);
+    }
     void add(const jit::ReadKernels& k) {
         add(k.taken);
         add(k.scales);

@@ -96,6 +96,8 @@ void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNam
             continue;
         }
         names->add(plan.pack);
+        if (p.num_terms == 1 && numbers_of(p, p.terms[0], b, 0, 0, 0))
+            names->add(plan.bias_columns.of(p.terms[0].type));
         const int64_t left = rows % plan.panel_rows(), lanes = plan.target->lanes();
         for (const jit::TileKernels* tile : {plan.tile_bias, plan.tile}) {
             if (tile == plan.tile ? p.num_terms && !p.mask_map : !p.num_terms) continue;

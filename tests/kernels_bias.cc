@@ -1,0 +1,69 @@
+// The kernel that brings rows of an additive mask into the lanes: rows of exactly as many numbers as it is
+// given, registers poisoned.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "jit/kernels.h"
+#include "src/half.h"
+#include "tests/support/kernel_rows.h"
+#include "tests/support/run.h"
+
+namespace quire::test {
+namespace {
+
+constexpr float kLog2e = 1.44269504f, kLowest = std::numeric_limits<float>::lowest();
+
+// In log2 units, where only -Inf hides a key.
+float expected(float x) {
+    if (std::isnan(x) || x == -INFINITY) return x;
+    return std::max(kLowest, x * kLog2e);
+}
+
+float draw(Random* random) {
+    const float special[] = {0, -0.f, -INFINITY, INFINITY, NAN, kLowest, -kLowest, 1e-40f, -1e-45f, -1e38f};
+    return random->chance(0.3) ? special[random->below(int64_t(std::size(special)))] : random->normal();
+}
+
+void check_bias(const Target& target, quire_type type, int count, Flush flush) {
+    jit::BiasKernels kernels;
+    ASSERT_TRUE(make_bias_kernels(test_code_cache(), target, &kernels).ok());
+    const int lanes = target.lanes(), stride = 3 * lanes;
+    Random random(count);
+    std::vector<GuardedBuffer> rows;
+    std::vector<const void*> list;
+    for (int r = 0; r < lanes; ++r) {
+        rows.emplace_back(size_t(count * type_bits(type) / 8), flush);
+        for (int i = 0; i < count; ++i) store_number(type, rows.back().data(), i, draw(&random));
+        rows.back().forbid_writes();
+        list.push_back(rows.back().data());
+    }
+    const GuardedBuffer addresses = GuardedBuffer::of(list, flush);
+    GuardedBuffer bias(size_t((count - 1) * stride + lanes) * sizeof(float), flush);
+    bias.fill(0x77);
+    poisoned_call<jit::TileBiasArgs>(
+        kernels.of(type), {addresses.as<const char*>(), bias.as<float>(), stride * 4, count}, Entry::nan);
+    for (int i = 0; i < count; ++i)
+        for (int lane = 0; lane < stride && i * stride + lane < int(bias.size() / 4); ++lane) {
+            const float got = bias.as<float>()[i * stride + lane];
+            if (lane >= lanes) {
+                ASSERT_EQ(float_bits(got), 0x77777777u) << "written beside the lanes";
+                continue;
+            }
+            const float wanted = expected(load_number(type, rows[size_t(lane)].data(), i));
+            ASSERT_TRUE(std::isnan(wanted) ? std::isnan(got) : float_bits(got) == float_bits(wanted))
+                << kernels.of(type).code().name << " key " << i << " lane " << lane << ": " << got
+                << " instead of " << wanted;
+        }
+}
+
+TEST(KernelsBias, Quick) {
+    for (const Target* target : jit_targets())
+        for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
+            for (const int count : {4, 8, 128})
+                for (const Flush flush : {Flush::end, Flush::begin}) check_bias(*target, type, count, flush);
+}
+
+}  // namespace
+}  // namespace quire::test
