@@ -102,7 +102,8 @@ public:
     // `each` (1, 2 or 4) f16 numbers of every address, one behind the other, converted; the other lanes are
     // 0.
     void load_halves(const Vec& v, const std::vector<RegExp>& at, int each);
-    // Four numbers of `type` (F32, F16, BF16) of each of lanes() / 4 addresses, one behind the other, converted.
+    // Four numbers of `type` (F32, F16, BF16) of each of lanes() / 4 addresses, one behind the other,
+    // converted.
     void load_fours(quire_type type, const Vec& v, const std::vector<RegExp>& at);
     // int32 lanes in -128..127: the first n stored as bytes. v is changed.
     void store_i8(const RegExp& at, const Vec& v, int n);

@@ -205,8 +205,9 @@ Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendA
 }
 
 Status make_bias_kernels(CodeCache& cache, const Target& target, BiasKernels* kernels) {
-    for (const auto& [type, kernel] : {std::pair(QUIRE_F32, &kernels->f32), std::pair(QUIRE_F16, &kernels->f16),
-                                       std::pair(QUIRE_BF16, &kernels->bf16)}) {
+    for (const auto& [type, kernel] :
+         {std::pair(QUIRE_F32, &kernels->f32), std::pair(QUIRE_F16, &kernels->f16),
+          std::pair(QUIRE_BF16, &kernels->bf16)}) {
         const std::string name = std::string("tile_bias_") + type_name(type) + "_" + target.name;
         const quire_type of = type;
         QUIRE_TRY(make(

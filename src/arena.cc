@@ -29,11 +29,13 @@ struct Arena::Threads {
     tbb::task_arena arena;
 };
 
-// All arenas of this copy of the library. It is never destroyed: arenas may outlive static objects.
+// All arenas of this copy of the library. It is never destroyed, as arenas may outlive static objects; but it
+// has no memory of its own, which dlclose would leave behind.
 class ArenaList {
 public:
     static ArenaList& get() {
-        static ArenaList* list = new ArenaList;
+        alignas(ArenaList) static char memory[sizeof(ArenaList)];
+        static ArenaList* list = new (memory) ArenaList;
         return *list;
     }
 
@@ -45,6 +47,7 @@ public:
     void remove(Arena* arena) {
         std::lock_guard<std::mutex> lock(mutex_);
         arenas_.erase(std::find(arenas_.begin(), arenas_.end(), arena));
+        if (arenas_.empty()) arenas_.shrink_to_fit();
         if (state_ == State::lost)
             static_cast<void>(arena->threads_.release());  // to destroy it is to use it
         arena->threads_.reset();

@@ -123,7 +123,8 @@ struct AttentionProblem {
 // Adds what `term` says of query i, head h and keys begin .. begin + count to out[0 .. count]; hidden: -Inf.
 void add_term(const AttentionProblem& problem, const ScoreTerm& term, int64_t b, int64_t i, int h,
               int64_t begin, int64_t count, float* out);
-// The numbers of its type, side by side, that it adds to keys from `begin` on; null where it is more than that.
+// The numbers of its type, side by side, that it adds to keys from `begin` on; null where it is more than
+// that.
 const char* numbers_of(const AttentionProblem& problem, const ScoreTerm& term, int64_t b, int64_t i, int h,
                        int64_t begin);
 
