@@ -10,19 +10,27 @@ void emit_horner(Emitter& e, const Vec& acc, const Vec& x, std::initializer_list
 
 }  // namespace
 
-void emit_exp2(Emitter& e, const Vec& x) {
-    Temp whole(e, "exp2.whole"), p(e, "exp2.p");
+void emit_exp2(Emitter& e, const std::vector<Vec>& x) {
+    const int count = int(x.size());
+    const std::vector<Vec> whole = e.vecs("exp2.whole", count), p = e.vecs("exp2.p", count);
+    const auto each = [&](const auto& step) {
+        for (size_t i = 0; i < x.size(); ++i) step(x[i], whole[i], p[i]);
+    };
     // The clamp keeps whole + 127 representable; x is the second source, which is what max returns for NaN.
-    e.vmovups(whole, e.splat(e.lowest_exponent()));
-    e.vmaxps(x, whole, x);
-    e.round_nearest(whole, x);
-    e.vsubps(x, x, whole);  // -0.5..0.5
+    e.vmovups(whole[0], e.splat(e.lowest_exponent()));
+    for (const Vec& v : x) e.vmaxps(v, whole[0], v);
+    each([&](const Vec& v, const Vec& n, const Vec&) { e.round_nearest(n, v); });
+    each([&](const Vec& v, const Vec& n, const Vec&) { e.vsubps(v, v, n); });  // -0.5..0.5
     // Minimax polynomial of (2^x - 1) / x, weighted to the relative error of 2^x: 2e-9 before rounding.
-    e.vmovups(p, e.splat(0x1.41fbbcp-13f));
-    emit_horner(e, p, x,
-                {0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e430p-1f, 1.f});
-    e.scale_by_power_of_two(x, p, whole);
+    for (const Vec& acc : p) e.vmovups(acc, e.splat(0x1.41fbbcp-13f));
+    for (const float c : {0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e430p-1f, 1.f})
+        each([&](const Vec& v, const Vec&, const Vec& acc) { e.vfmadd213ps(acc, v, e.splat(c)); });
+    each([&](const Vec& v, const Vec& n, const Vec& acc) { e.scale_by_power_of_two(v, acc, n); });
+    e.free(p);
+    e.free(whole);
 }
+
+void emit_exp2(Emitter& e, const Vec& x) { emit_exp2(e, std::vector<Vec>{x}); }
 
 void emit_tanh(Emitter& e, const Vec& x) {
     Temp magnitude(e, "tanh.magnitude"), r(e, "tanh.r"), p(e, "tanh.p");

@@ -101,14 +101,36 @@ private:
         jl(each, T_NEAR);
     }
 
+    // body(vectors): as many at a time as kTogether, while there are.
+    template <typename Body>
+    void for_each_vectors(const Body& body) {
+        Label several, single, done;
+        xor_(key_index_, key_index_);
+        for (const int vectors : {kTogether, 1}) {
+            Label& each = vectors == 1 ? single : several;
+            L(each);
+            lea(rax, ptr[key_index_ + vectors * lanes()]);
+            cmp(rax, count_);
+            jg(vectors == 1 ? done : single, T_NEAR);
+            body(vectors);
+            add(key_index_, vectors * lanes());
+            jmp(each, T_NEAR);
+        }
+        L(done);
+    }
+
     void emit_plain_scores() {
         stage("plain scores");
-        for_each_vector([&] {
-            Temp score(*this, "score");
-            vmovups(score, ptr[scores_ + key_index_ * 4]);
-            vmaxps(top_, score, top_);  // a NaN score leaves top_ as it is
+        for_each_vectors([&](int vectors) {
+            for (int i = 0; i < vectors; ++i) {
+                Temp score(*this, "score");
+                vmovups(score, ptr[scores_at(i)]);
+                vmaxps(top_, score, top_);  // a NaN score leaves top_ as it is
+            }
         });
     }
+
+    RegExp scores_at(int vector) const { return scores_ + key_index_ * 4 + vector * vec_bytes(); }
 
     void emit_scores() {
         stage("scores");
@@ -157,13 +179,18 @@ private:
     void emit_exponentials() {
         stage("exponentials");
         zero(total_);
-        for_each_vector([&] {
-            Temp p(*this, "p");
-            vmovups(p, ptr[scores_ + key_index_ * 4]);
-            vsubps(p, p, top_);
+        for_each_vectors([&](int vectors) {
+            const std::vector<Vec> p = vecs("p", vectors);
+            for (int i = 0; i < vectors; ++i) {
+                vmovups(p[size_t(i)], ptr[scores_at(i)]);
+                vsubps(p[size_t(i)], p[size_t(i)], top_);
+            }
             emit_exp2(*this, p);
-            vmovups(ptr[scores_ + key_index_ * 4], *p);
-            vaddps(total_, total_, p);
+            for (int i = 0; i < vectors; ++i) {
+                vmovups(ptr[scores_at(i)], p[size_t(i)]);
+                vaddps(total_, total_, p[size_t(i)]);
+            }
+            free(p);
         });
     }
 
@@ -178,6 +205,8 @@ private:
         vaddss(total, total, x);
         vmovss(ptr[sum_], total);
     }
+
+    static constexpr int kTogether = 4;  // AVX2: 12 registers in emit_exp2
 
     const Gpr scores_ = gpr("scores"), bias_ = gpr("bias"), bounds_ = gpr("bounds"), max_ = gpr("max"),
               sum_ = gpr("sum"), rescale_ = gpr("rescale"), rows_ = gpr("rows"), count_ = gpr("count"),
@@ -282,14 +311,17 @@ private:
         const std::vector<Vec> total = vecs("total", vecs_);
         for (const Vec& v : total) zero(v);
         for_each_key([&] {
+            const std::vector<Vec> p = vecs("p", vecs_);
             for (int w = 0; w < vecs_; ++w) {
-                Temp p(*this, "p");
-                vmovups(p, ptr[row_constant(score_, w)]);
-                vsubps(p, p, top_[size_t(w)]);
-                emit_exp2(*this, p);
-                vmovups(ptr[row_constant(score_, w)], *p);
-                vaddps(total[size_t(w)], total[size_t(w)], p);
+                vmovups(p[size_t(w)], ptr[row_constant(score_, w)]);
+                vsubps(p[size_t(w)], p[size_t(w)], top_[size_t(w)]);
             }
+            emit_exp2(*this, p);
+            for (int w = 0; w < vecs_; ++w) {
+                vmovups(ptr[row_constant(score_, w)], p[size_t(w)]);
+                vaddps(total[size_t(w)], total[size_t(w)], p[size_t(w)]);
+            }
+            free(p);
         });
         emit_sum(total);
         free(total);
