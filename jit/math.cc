@@ -23,7 +23,8 @@ void emit_exp2(Emitter& e, const std::vector<Vec>& x) {
     each([&](const Vec& v, const Vec& n, const Vec&) { e.vsubps(v, v, n); });  // -0.5..0.5
     // Minimax polynomial of (2^x - 1) / x, weighted to the relative error of 2^x: 2e-9 before rounding.
     for (const Vec& acc : p) e.vmovups(acc, e.splat(0x1.41fbbcp-13f));
-    for (const float c : {0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e430p-1f, 1.f})
+    for (const float c :
+         {0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e430p-1f, 1.f})
         each([&](const Vec& v, const Vec&, const Vec& acc) { e.vfmadd213ps(acc, v, e.splat(c)); });
     each([&](const Vec& v, const Vec& n, const Vec& acc) { e.scale_by_power_of_two(v, acc, n); });
     e.free(p);

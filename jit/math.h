@@ -6,8 +6,8 @@ namespace quire::jit {
 
 // x = 2^x for x <= 127; 0 for x below -127 (AVX2) or -149 (AVX-512), so also for -Inf. Relative error 2e-7.
 void emit_exp2(Emitter& e, const Vec& x);
-// Of several vectors, step by step: with one after the other a processor's schedulers are full of instructions
-// that wait, before the next vector's come. Takes two registers for each.
+// Of several vectors, step by step: with one after the other a processor's schedulers are full of
+// instructions that wait, before the next vector's come. Takes two registers for each.
 void emit_exp2(Emitter& e, const std::vector<Vec>& x);
 
 // x = tanh(x). Relative error 3e-7.
