@@ -13,11 +13,13 @@ namespace {
 // for each block:                                                                    emit_block
 //   for each pass over R' of the query rows:                                         emit_pass
 //     scores[r][16] = 0
-//     for each group g:                                                              emit_group
+//     for each group g, for each part of it:                                         emit_group
 //       prefetch a share of the next block
 //       for each dword of N elements, for r: sum[r] += query[r] * its codes          emit_chunk
-//       scores[r] += sum[r] * scales[g][16]                                          emit_scaled
+//       scores[r] += sum[r] * scales[g][16]           (words: after the last part)   emit_scaled
 //     words: scores[r] *= factors[r]
+//
+// Parts keep prefetches apart, and the chains of float additions short.
 //
 // Words: pairs of elements are one dot product, in int32; |query| < 2^15, |code| < 2^7, so that sums of 256
 // elements are below 2^30.
@@ -39,6 +41,7 @@ public:
 
 private:
     static constexpr int kMostElements = 256;  // of a sum of products of words
+    static constexpr int kPart = 32;           // elements, at most
 
     int query_bytes() const { return key_.words() ? key_.query_words() * 2 : key_.padded() * 4; }
     int group_size() const { return scale_group(key_.format); }
@@ -85,7 +88,6 @@ private:
         mov(groups, key_.groups());
         Label each_group;
         L(each_group);
-        if (row == 0) emit_prefetches();
         emit_group(row, rows);
         add(chunk_, group_size() / codes_.of_dword() * codes_.chunk_bytes());
         add(element_, group_size() * element_bytes());
@@ -96,11 +98,12 @@ private:
         if (key_.words()) emit_factors(row, rows);
     }
 
-    // Lines of the next block that is read here, as many a group as give them all.
+    // Lines of the next block that is read here, as many a part as give them all.
     void emit_prefetches() {
         constexpr int kLine = 64;
         const int lines = (block_bytes(key_.format, key_.dim) + kLine - 1) / kLine;
-        const int share = (lines + key_.groups() - 1) / key_.groups();
+        const int parts = key_.groups() * ((group_size() + kPart - 1) / kPart);
+        const int share = (lines + parts - 1) / parts;
         Label done;
         cmp(next_, next_end_);
         jae(done);
@@ -112,11 +115,13 @@ private:
     void emit_group(int row, int rows) {
         const int n = codes_.of_dword();
         const std::vector<Vec> sums = vecs("sum", rows * vecs_ * chains(rows));
-        for (int begin = 0; begin < group_size(); begin += kMostElements) {
-            const int end = std::min(begin + kMostElements, group_size());
+        const int most = key_.words() ? kMostElements : kPart;  // of a sum
+        for (int begin = 0; begin < group_size(); begin += kPart) {
+            const int end = std::min(begin + kPart, group_size());
+            if (row == 0) emit_prefetches();
             for (int element = begin; element < end; element += n)
-                emit_chunk(sums, rows, element / n, element == begin);
-            emit_scaled(sums, row, rows);
+                emit_chunk(sums, rows, element / n, element % most == 0);
+            if (end % most == 0 || end == group_size()) emit_scaled(sums, row, rows);
         }
         free(sums);
     }
