@@ -39,13 +39,12 @@ public:
             for (int h = 0; h < plan_.spec.Hk; ++h) portable::append_row(problem_, b, first, h);
             return first + 1;
         }
-        AppendRows::Token keys[kBlockTokens], values[kBlockTokens];
         const int number = int(row_of(b, first) % kBlockTokens);
         const int64_t count =
             has_blocks(plan_.spec) ? std::min<int64_t>(kBlockTokens - number, end - first) : 1;
-        for (int i = 0; i < count; ++i) set(b, first + i, number + i, &keys[i], &values[i]);
-        keys_.add(keys, count, plan_.spec.Hk);
-        if (plan_.value) values_.add(values, count, plan_.spec.Hk);
+        for (int i = 0; i < count; ++i) set(b, first + i, number + i, &key_tokens_[i], &value_tokens_[i]);
+        keys_.add(key_tokens_, count, plan_.spec.Hk);
+        if (plan_.value) values_.add(value_tokens_, count, plan_.spec.Hk);
         return first + count;
     }
     void flush() {
@@ -72,6 +71,7 @@ private:
     const AppendProblem& problem_;
     float* const kernel_scratch_;
     AppendRows keys_, values_;
+    AppendRows::Token key_tokens_[kBlockTokens], value_tokens_[kBlockTokens];  // of one block, or one
 };
 
 // The first token from `token` on that is not of a block which the token before it is of, too: two threads
