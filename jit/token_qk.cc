@@ -42,6 +42,7 @@ public:
 private:
     static constexpr int kMostElements = 256;  // of a sum of products of words
     static constexpr int kPart = 32;           // elements, at most
+    static_assert(kMostElements % kPart == 0);
 
     int query_bytes() const { return key_.words() ? key_.query_words() * 2 : key_.padded() * 4; }
     int group_size() const { return scale_group(key_.format); }
