@@ -43,12 +43,14 @@ struct NextRows {
 };
 
 struct QkArgs {
-    // float [R][V]; int16_t [R][query words], in the order of the keys' words; or int8_t [R][chunks][parts]
-    // [4 L], in that of their bytes (jit/byte_loader.h)
+    // float [R][V]; int16_t [R][query words], in the order of the keys' words; int8_t [R][chunks][parts][4
+    // L], in that of their bytes (jit/byte_loader.h); or int8_t [R][vectors][4 L] of fours (jit/qk_fours.h)
     const void* query;
-    const float* factors;  // of the words: [R], room for 3 more; of the bytes:
-    // [R][spans][L] (byte_span), from the units of a span to those of the next, and of the last to 1
-    const int32_t* starts;    // of the bytes: [R][chunks][L], -zero * the sum of the lane's bytes
+    const float* factors;  // of the words, and of two bytes: [R], room for 3 more; of the bytes:
+    // [R][spans][L] (byte_span), from the units of a span to those of the next, and of the last to 1; of
+    // fours of bytes: [R][sums][L]
+    const int32_t* starts;    // of the bytes: [R][chunks][L], of fours [R][sums][L]: -zero * the sum of the
+                              // lane's bytes, or words
     const char* const* rows;  // [N] address of each key row; padded to a multiple of kKeyPadding
     const float* scales;      // [N][scale stride], quantised formats only
     float* scores;            // [R][kBlock], written

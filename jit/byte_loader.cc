@@ -15,15 +15,21 @@ constexpr int kWidestPart = 128;  // elements; its code is straight
 class BytesLoader : public ByteLoader {
 public:
     using ByteLoader::ByteLoader;
-    void load(const Vec* k, int chunk, const RegExp& row) override {
+    void load_packed(const Vec& v, int chunk, const RegExp& row) override {
         const int first = chunk * 4 * e_.lanes(), n = std::min(4 * e_.lanes(), left(first));
-        load_codes(k[0], first, n, row);
-        e_.bit_xor(k[0], k[0], e_.splat_bits(0x80808080));
+        load_codes(v, first, n, row);
     }
 
 protected:
+    static constexpr uint32_t kTopBits = 0x80808080;
+    std::vector<uint32_t> constants() const override { return {kTopBits}; }
+    void flip(const Vec& v) { with(kTopBits, &Emitter::bit_xor, v); }
+    // With their top bits flipped.
     virtual void load_codes(const Vec& v, int first, int n, const RegExp& row) {
+        if (n == e_.vec_bytes() && !held_.empty())
+            return e_.bit_xor(v, held_.begin()->second, e_.ptr[row + first]);
         e_.load_raw(v, row + first, n);
+        flip(v);
     }
 };
 
@@ -36,8 +42,8 @@ protected:
     void load_codes(const Vec& v, int first, int n, const RegExp& row) override {
         const BlockInfo& block = *block_info(format_.type);
         const int at = first / kBlockValues * block.bytes + block.codes_at;
-        if (n <= kBlockValues) return e_.load_raw(v, row + at, n);
-        e_.load_raw(v, row + at, row + at + block.bytes);
+        n <= kBlockValues ? e_.load_raw(v, row + at, n) : e_.load_raw(v, row + at, row + at + block.bytes);
+        flip(v);
     }
 };
 
@@ -46,38 +52,41 @@ protected:
 class NibblesLoader : public ByteLoader {
 public:
     using ByteLoader::ByteLoader;
+    void unpack(const Vec* k) override {
+        e_.vpsrlw(k[1], k[0], 4);
+        for (int i = 0; i < 2; ++i) with(kNibbles, &Emitter::bit_and, k[i]);
+    }
 
 protected:
-    void split(const Vec* k) {
-        e_.vpsrlw(k[1], k[0], 4);
-        for (int i = 0; i < 2; ++i) e_.bit_and(k[i], k[i], e_.splat_bits(0x0f0f0f0f));
-    }
+    static constexpr uint32_t kNibbles = 0x0f0f0f0f, kTopBits = 0x88888888;
+    std::vector<uint32_t> constants() const override { return {kNibbles}; }
 };
 
 // INT4, two's complement: byte i is elements 2 i and 2 i + 1.
 class PairsLoader : public NibblesLoader {
 public:
     using NibblesLoader::NibblesLoader;
-    void load(const Vec* k, int chunk, const RegExp& row) override {
+    void load_packed(const Vec& v, int chunk, const RegExp& row) override {
         const int first = chunk * 4 * e_.lanes();
-        e_.load_raw(k[0], row + first, std::min(4 * e_.lanes(), left(2 * first) / 2));
-        e_.bit_xor(k[0], k[0], e_.splat_bits(0x88888888));
-        split(k);
+        e_.load_raw(v, row + first, std::min(4 * e_.lanes(), left(2 * first) / 2));
+        with(kTopBits, &Emitter::bit_xor, v);
     }
+
+protected:
+    std::vector<uint32_t> constants() const override { return {kNibbles, kTopBits}; }
 };
 
 // Q4_0: byte i of a block is elements i and i + 16, each with 8 added.
 class NibbleBlocksLoader : public NibblesLoader {
 public:
     using NibblesLoader::NibblesLoader;
-    void load(const Vec* k, int chunk, const RegExp& row) override {
+    void load_packed(const Vec& v, int chunk, const RegExp& row) override {
         const BlockInfo& info = *block_info(format_.type);
         const int blocks = e_.lanes() / 4, first = chunk * blocks;
         std::vector<RegExp> codes;
         for (int i = first; i < std::min(first + blocks, dim_ / kBlockValues); ++i)
             codes.push_back(row + (i * info.bytes + info.codes_at));
-        e_.load_quarters(k[0], codes);
-        split(k);
+        e_.load_quarters(v, codes);
     }
 };
 
@@ -127,6 +136,14 @@ std::unique_ptr<ByteLoader> ByteLoader::make(Emitter& e, const quire_format& for
     }
     if (blocks) return std::make_unique<ByteBlocksLoader>(e, format, dim);
     return std::make_unique<BytesLoader>(e, format, dim);
+}
+
+void ByteLoader::hold(int most) {
+    for (const uint32_t bits : constants()) {
+        if (int(held_.size()) >= most) return;
+        held_[bits] = e_.vec("constant");
+        e_.vmovups(held_[bits], e_.splat_bits(bits));
+    }
 }
 
 std::vector<int> ByteLoader::groups(int chunk) const {

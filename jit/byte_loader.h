@@ -3,6 +3,7 @@
 //
 // A chunk is one vector of 8-bit codes, or two of 4-bit ones; a lane has four bytes of each, of one group.
 #pragma once
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -48,16 +49,33 @@ public:
     int chunks() const { return int(order_.size()) / (parts() * 4 * e_.lanes()); }
     // The group of a lane's elements, of each lane; padding has the last.
     std::vector<int> groups(int chunk) const;
+    // Keeps up to so many of its constants in registers, where it would read them from memory.
+    void hold(int most);
+
     // k[parts]; padding is any byte.
-    virtual void load(const Vec* k, int chunk, const RegExp& row) = 0;
+    void load(const Vec* k, int chunk, const RegExp& row) {
+        load_packed(k[0], chunk, row);
+        unpack(k);
+    }
+    // As they lie in the row; and from k[0] to k[parts], lane by lane.
+    virtual void load_packed(const Vec& v, int chunk, const RegExp& row) = 0;
+    virtual void unpack(const Vec*) {}
 
 protected:
+    virtual std::vector<uint32_t> constants() const = 0;
+    // use(v, a, constant), an operation of the emitter.
+    using Use = void (Emitter::*)(const Vec& d, const Vec& a, const Xbyak::Operand& b);
+    void with(uint32_t bits, Use use, const Vec& v) {
+        const auto held = held_.find(bits);
+        held == held_.end() ? (e_.*use)(v, v, e_.splat_bits(bits)) : (e_.*use)(v, v, held->second);
+    }
     int left(int first) const { return dim_ - first; }
 
     Emitter& e_;
     const quire_format format_;
     const int dim_;
     const std::vector<int> order_;
+    std::map<uint32_t, Vec> held_;
 };
 
 }  // namespace quire::jit

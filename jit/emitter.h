@@ -77,6 +77,8 @@ public:
     void store_f32(const RegExp& at, const Vec& v, int n);
     // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on.
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
+    // The same of lanes first, first + 4 .. (first < 4), on targets with 512 bits; the others stay.
+    void load_lanes_of_four(const Vec& v, const RegExp& at, const std::vector<int>& index, int first);
     // lanes() / run floats, each in `run` lanes (2, 4 .. lanes()) that follow each other.
     void load_repeated(const Vec& v, const RegExp& at, int run);
     // The first, third .. of 2 * lanes() floats.
@@ -110,9 +112,9 @@ public:
 
     // ---- arithmetic that the tiers spell differently ----
     void zero(const Vec& v);
-    void bit_and(const Vec& d, const Vec& a, const Address& b);
+    void bit_and(const Vec& d, const Vec& a, const Xbyak::Operand& b);
     void bit_or(const Vec& d, const Vec& a, const Vec& b);
-    void bit_xor(const Vec& d, const Vec& a, const Address& b);
+    void bit_xor(const Vec& d, const Vec& a, const Xbyak::Operand& b);
     void multiply_by_scalar(const Vec& v, const RegExp& at);  // v *= float at `at`
     void add_scalar(const Vec& v, const RegExp& at);          // v += float at `at`
     // The dword at `low` in the lower half of the lanes, that at `high` in the upper; `same`: both addresses
@@ -192,6 +194,9 @@ public:
     void fold(Fold op, const Vec& v);  // every lane gets the result
     // d (low four lanes) = {sum a, sum b, sum c, sum e}; clobbers its sources. d may be a.
     void sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e);
+    // Lane i of the result: the sum of lane i of each 128 bits of v[0], and behind these four those of v[1]
+    // if there is one; on targets with 512 bits. Clobbers v.
+    Vec sum_quarters_of(const std::vector<Vec>& v);
     // The sums of v[0..3] in the low four lanes of v[0], of v[4..7] in those of v[4]; clobbers its sources.
     void sum_eight(const Vec* v);
 

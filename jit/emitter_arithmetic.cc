@@ -14,11 +14,11 @@ void Emitter::zero(const Vec& v) {
     is_512() ? vpxord(v, v, v) : vxorps(x, x, x);
 }
 
-void Emitter::bit_and(const Vec& d, const Vec& a, const Address& b) {
+void Emitter::bit_and(const Vec& d, const Vec& a, const Xbyak::Operand& b) {
     is_512() ? vpandd(d, a, b) : vpand(d, a, b);
 }
 
-void Emitter::bit_xor(const Vec& d, const Vec& a, const Address& b) {
+void Emitter::bit_xor(const Vec& d, const Vec& a, const Xbyak::Operand& b) {
     is_512() ? vpxord(d, a, b) : vpxor(d, a, b);
 }
 
@@ -225,6 +225,20 @@ void Emitter::sum_eight(const Vec* v) {
     vshuff64x2(z(moved), z(v[0]), z(v[0]), 0xb1);
     vaddps(v[0], v[0], moved);
     vextractf32x4(Xbyak::Xmm(v[4].getIdx()), z(v[0]), 2);
+}
+
+Vec Emitter::sum_quarters_of(const std::vector<Vec>& v) {
+    Temp moved(*this, "sum.moved");
+    const auto z = [](const Vec& r) { return Xbyak::Zmm(r.getIdx()); };
+    const Vec &a = v.front(), &b = v.back();
+    vshuff64x2(z(moved), z(a), z(b), 0xee);
+    vshuff64x2(z(a), z(a), z(b), 0x44);
+    vaddps(a, a, moved);  // two quarters of a, two of b
+    vshuff64x2(z(moved), z(a), z(a), 0xb1);
+    vaddps(a, a, moved);
+    if (v.size() == 1) return Xbyak::Xmm(a.getIdx());
+    vshuff64x2(z(a), z(a), z(a), 0x08);
+    return Xbyak::Ymm(a.getIdx());
 }
 
 void Emitter::transpose_dwords(const std::vector<Vec>& v) {

@@ -90,6 +90,14 @@ void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>&
     vpermilps(y, y, constant(order));
 }
 
+void Emitter::load_lanes_of_four(const Vec& v, const RegExp& at, const std::vector<int>& index, int first) {
+    Temp order(*this, "of_four.order");
+    vmovups(order, constant(std::vector<uint32_t>(index.begin(), index.end())));
+    mov(eax, 0x1111 << first);
+    kmovw(k1, eax);
+    vpermps(Xbyak::Zmm(v.getIdx()) | k1, Xbyak::Zmm((*order).getIdx()), ptr[at]);
+}
+
 void Emitter::store_f32(const RegExp& at, const Vec& v, int n) {
     if (n == lanes()) {
         vmovups(ptr[at], v);

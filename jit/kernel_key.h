@@ -9,11 +9,12 @@
 
 namespace quire::jit {
 
-// What a kernel's products are of. Words: precision `high`; bytes, and tiles of bfloat16 numbers, `medium`.
-enum class Products { floats, words, bytes, bfloats };
+// What a kernel's products are of. Words, and query words as two bytes each: precision `high`; bytes, and
+// tiles of bfloat16 numbers, `medium`.
+enum class Products { floats, words, bytes, bfloats, two_bytes };
 
 inline const char* products_name(Products products) {
-    constexpr const char* kNames[] = {"", "_words", "_bytes", "_bfloats"};
+    constexpr const char* kNames[] = {"", "_words", "_bytes", "_bfloats", "_two_bytes"};
     return kNames[int(products)];
 }
 

@@ -26,11 +26,16 @@ public:
 
     // Lines of a row and its scales; the first of them may be shared with the row before.
     int lines() const { return lines_of(row_bytes_) + lines_of(scale_bytes_); }
-    // Into the second-level cache (KERNELS: never the first). Clobbers rax.
-    void line(int row, int line) {
+    // Lines first .. end of those of the rows from here on, into the second-level cache (KERNELS: never the
+    // first). Clobbers rax.
+    void some(int first, int end) {
         const int of_row = lines_of(row_bytes_);
-        e_.mov(e_.rax, e_.ptr[(line < of_row ? rows_ : scales_) + 8 * row]);
-        e_.prefetcht1(e_.ptr[e_.rax + (line < of_row ? line : line - of_row) * kLine]);
+        for (int i = first; i < end; ++i) {
+            const int line = i % lines(), at = line < of_row ? line : line - of_row;
+            if (at == 0 || i == first)
+                e_.mov(e_.rax, e_.ptr[(line < of_row ? rows_ : scales_) + 8 * (i / lines())]);
+            e_.prefetcht1(e_.ptr[e_.rax + at * kLine]);
+        }
     }
 
     const Gpr& rows() const { return rows_; }

@@ -59,7 +59,7 @@ void PvPasses::emit_prefetches(const Pass& pass) {
     for (int row = 0; row < rows; ++row) {
         cmp(prefetch_.rows(), prefetch_end_);
         jae(done);
-        for (int line = 0; line < prefetch_.lines(); ++line) prefetch_.line(0, line);
+        prefetch_.some(0, prefetch_.lines());
         prefetch_.move(1);
     }
     L(done);

@@ -59,9 +59,8 @@ void QkTiles::emit_pass(int tokens, const Pass& pass) {
 }
 
 void QkTiles::emit_prefetches(int tokens, int part) {
-    const int lines = prefetch_.lines(), total = tokens * lines;
-    for (int i = part * total / parts(); i < (part + 1) * total / parts(); ++i)
-        prefetch_.line(i / lines, i % lines);
+    const int total = tokens * prefetch_.lines();
+    prefetch_.some(part * total / parts(), (part + 1) * total / parts());
 }
 
 // Eight accumulators at a time, or four; where fewer are left, zeros fill up: what a register happens to

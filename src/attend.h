@@ -74,6 +74,9 @@ struct QueryBytes {
 };
 // The same of [key_stride] floats, in AttentionPlan::byte_order; each lane has a factor of its own.
 void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBytes& to);
+// The same as jit/qk_fours.h says: [vectors], [sums][L]. Factors of bytes are [sums][L]; of two bytes there
+// is one.
+void query_to_fours(const jit::FoursForm& form, const float* query, const QueryBytes& to);
 // The same of [D] floats times `factor` as tiles have them, in TileBytes::order: one row of what
 // jit::TileQkArgs says. NaN or Inf among them makes a factor NaN.
 void query_to_tile_bytes(const AttentionPlan& plan, const UnalignedFloat* query, float factor, uint32_t* to);

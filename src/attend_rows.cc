@@ -16,8 +16,8 @@ constexpr float kLog2e = 1.44269504f;
 struct RowsState {
     float *query, *output;             // [R][V]
     int16_t* query_words;              // [R][words of a query], keys of words
-    float* factors;                    // [R] of those
-    int8_t* query_bytes;               // [R][bytes of a query], keys of bytes
+    float* factors;                    // [R] of those, and of two bytes
+    int8_t* query_bytes;               // [R][bytes of a query], keys of bytes and in fours
     int32_t* starts;                   // as jit::QkArgs
     float* lane_factors;               // as its factors
     int16_t* weights;                  // as jit::WeightsArgs, values of words
@@ -41,7 +41,23 @@ struct ByteSizes {
         starts = bytes / 4 / jit::byte_parts(format);
         factors = (starts / lanes + span - 1) / span * lanes;
     }
+    explicit ByteSizes(const jit::FoursForm& form)
+        : bytes(int64_t(form.vectors()) * form.lanes * 4),
+          starts(int64_t(form.sums()) * form.lanes),
+          factors(starts) {}
+    // What serves both.
+    ByteSizes with(const ByteSizes& other) const {
+        ByteSizes most = *this;
+        most.bytes = std::max(bytes, other.bytes);
+        most.starts = std::max(starts, other.starts);
+        most.factors = std::max(factors, other.factors);
+        return most;
+    }
 };
+
+ByteSizes largest_bytes(const AttentionPlan& plan) {
+    return ByteSizes(plan).with(ByteSizes(plan.fours[0])).with(ByteSizes(plan.fours[1]));
+}
 
 RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     constexpr size_t R = jit::kMaxDecodeRows;
@@ -51,7 +67,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.output = scratch.floats(R * size_t(plan.value_stride));
     s.query_words = scratch.array<int16_t>(R * plan.query_order.size());
     s.factors = scratch.floats(R + 16);
-    const ByteSizes bytes(plan);
+    const ByteSizes bytes = largest_bytes(plan);
     s.query_bytes = scratch.array<int8_t>(R * size_t(bytes.bytes));
     s.starts = scratch.array<int32_t>(R * size_t(bytes.starts));
     s.lane_factors = scratch.floats(R * size_t(bytes.factors));
@@ -72,10 +88,23 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     return s;
 }
 
-// Of query row r.
-QueryBytes query_bytes(const AttentionPlan& plan, const RowsState& s, int64_t r) {
-    const ByteSizes row(plan);
-    return {s.query_bytes + r * row.bytes, s.starts + r * row.starts, s.lane_factors + r * row.factors};
+// Query row r of float products as the kernels take it.
+void prepare_row(const AttentionPlan& plan, jit::Products products, const float* query, int64_t r,
+                 const RowsState& s) {
+    const auto bytes_of = [&](const ByteSizes& row, float* factors) {
+        return QueryBytes{s.query_bytes + r * row.bytes, s.starts + r * row.starts, factors};
+    };
+    if (products == jit::Products::words) {
+        s.factors[r] = query_to_words(plan, query, s.query_words + r * int64_t(plan.query_order.size()));
+    } else if (products == jit::Products::two_bytes) {
+        query_to_fours(plan.fours[1], query, bytes_of(ByteSizes(plan.fours[1]), s.factors + r));
+    } else if (products == jit::Products::bytes && plan.fours[0].digits) {
+        const ByteSizes row(plan.fours[0]);
+        query_to_fours(plan.fours[0], query, bytes_of(row, s.lane_factors + r * row.factors));
+    } else if (products == jit::Products::bytes) {
+        const ByteSizes row(plan);
+        query_to_bytes(plan, query, bytes_of(row, s.lane_factors + r * row.factors));
+    }
 }
 
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s) {
@@ -88,10 +117,7 @@ void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item
         load_numbers(spec.type, from, spec.D, to);
         for (int d = 0; d < spec.D; ++d) to[d] *= factor;
         std::fill(to + spec.D, to + plan.key_stride, 0.f);
-        const int64_t r = row - item.row_begin;
-        if (products == jit::Products::words)
-            s.factors[r] = query_to_words(plan, to, s.query_words + r * int64_t(plan.query_order.size()));
-        if (products == jit::Products::bytes) query_to_bytes(plan, to, query_bytes(plan, s, r));
+        prepare_row(plan, products, to, row - item.row_begin, s);
     }
 }
 
@@ -174,6 +200,8 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
                    s.key_scales, s.scores, padded,  after_keys(plan, block, next),
                    s.numbers};
     if (kernels.query == jit::Products::words) qk.query = s.query_words, qk.factors = s.factors;
+    if (kernels.query == jit::Products::two_bytes)
+        qk.query = s.query_bytes, qk.factors = s.factors, qk.starts = s.starts;
     if (kernels.query == jit::Products::bytes)
         qk.query = s.query_bytes, qk.factors = s.lane_factors, qk.starts = s.starts;
     kernels.qk(qk);

@@ -331,7 +331,9 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t R = jit::kMaxDecodeRows, lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
     const size_t addresses = sizeof(RowAddresses) / 4 + 16;
     const size_t words = plan.query_order.size() / 2 + size_t(plan.weight_stride) * (jit::kBlock / 2 + 1);
-    const size_t bytes = plan.byte_order.size() * 3 / 4 + 32;  // bytes, starts and factors
+    size_t bytes = plan.byte_order.size() * 3 / 4 + 32;  // bytes, starts and factors
+    for (const jit::FoursForm& form : plan.fours)
+        bytes = std::max(bytes, size_t((form.vectors() + 2 * form.sums()) * form.lanes + 32));
     const size_t few = R * (ks + vs + words + bytes + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
                        2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;

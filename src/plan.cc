@@ -24,6 +24,14 @@ void choose_tiles(AttentionPlan* plan) {
     plan->tile_keys = std::clamp(kTileFloats / dims / 32 * 32, 32, jit::kTileKeys);
 }
 
+// How the query is to be prepared for these keys.
+void set_query_form(AttentionPlan* plan, const jit::RowKey& keys) {
+    if (jit::takes_fours(keys))
+        plan->fours[keys.bytes() ? 0 : 1] = jit::FoursForm(keys);
+    else if (keys.bytes())
+        plan->byte_order = jit::byte_order(keys.format, keys.dim, keys.target->lanes());
+}
+
 Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::RowKey& values,
                     jit::CodeCache& cache) {
     const AttentionSpec& spec = plan->spec;
@@ -45,8 +53,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
             k.rows = v.rows = rows;
             k.products = key_products(k, spec.precision);
             v.products = value_products(v, spec.precision);
-            if (k.products == jit::Products::bytes && plan->byte_order.empty())
-                plan->byte_order = jit::byte_order(k.format, k.dim, k.target->lanes());
+            set_query_form(plan, k);
             QUIRE_TRY(make_decode_kernels(cache, k, v, scores,
                                           bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
         }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "jit/kernels.h"
+#include "jit/qk_fours.h"
 #include "src/problem.h"
 #include "src/target.h"
 
@@ -31,6 +32,7 @@ struct AttentionPlan {
     int key_scale_stride = 0, value_scale_stride = 0;  // floats, 0: not quantised
     std::vector<int> query_order;  // of the words of keys (jit/word_loader.h); may be empty
     std::vector<int> byte_order;   // of the bytes of keys (jit/byte_loader.h), where some kernel takes them
+    jit::FoursForm fours[2];       // of keys in fours, where some kernel takes them: of one byte, of two
     int weight_stride = 0;         // of weights, in pairs of words
     int tile_rows = 0;             // query rows of a work item, a multiple of panel_rows
     int panel_vecs = 0;            // widest panel

@@ -4,6 +4,7 @@
 
 #include "jit/args.h"
 #include "jit/byte_loader.h"
+#include "jit/qk_fours.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_words.h"
 #include "jit/token_rows.h"
@@ -87,6 +88,18 @@ double byte_cycles_of_keys(const jit::RowKey& key) {
                   chunks * (codes + mixed + key.rows * (additions + 1)));
 }
 
+// A vector of codes, whose chunks are transposed four at a time: for each row a dot product for every vector
+// and digit, and for every four keys and run a conversion, a scaling FMA and what joins digits, or a factor.
+double cycles_of_fours(jit::RowKey key, jit::Products products) {
+    key.products = products;
+    const jit::FoursForm form(key);
+    const double codes = 3 + 3 * (form.parts - 1), runs = form.runs() / 4., second = form.digits - 1;
+    return form.chunks * cycles(*key.target, key.rows * (form.parts * form.digits + runs * (2 - second)),
+                                codes + runs * (2 + key.rows * (1 + 2 * second)));
+}
+double byte_cycles_of_fours(const jit::RowKey& key) { return cycles_of_fours(key, jit::Products::bytes); }
+double word_cycles_of_fours(const jit::RowKey& key) { return cycles_of_fours(key, jit::Products::two_bytes); }
+
 // A vector of two keys: interleaving, and one dot product a row; and for each pair of keys the weights, as
 // many pairs at a time as fit a vector.
 double word_cycles_of_values(const jit::RowKey& key) {
@@ -116,9 +129,11 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     };
     consider(jit::Products::words, precision != QUIRE_PRECISION_HIGHEST && jit::has_words(key.format),
              word_cycles_of_keys);
+    const bool fours = jit::has_fours(key.format, *key.target);
+    consider(jit::Products::two_bytes, precision != QUIRE_PRECISION_HIGHEST && fours, word_cycles_of_fours);
     consider(jit::Products::bytes,
              precision == QUIRE_PRECISION_MEDIUM && jit::has_bytes(key.format, *key.target),
-             byte_cycles_of_keys);
+             fours ? byte_cycles_of_fours : byte_cycles_of_keys);
     return best;
 }
 
@@ -153,7 +168,7 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
                           jit::Products (*of_tiles)(const jit::RowKey&, quire_precision)) {
         std::string high, medium;
         const auto add = [&](jit::Products chosen, const std::string& rows) {
-            if (chosen == jit::Products::words) high += rows + " ";
+            if (chosen == jit::Products::words || chosen == jit::Products::two_bytes) high += rows + " ";
             if (chosen == jit::Products::bytes || chosen == jit::Products::bfloats) medium += rows + " ";
         };
         for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group())

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "jit/byte_loader.h"
+#include "jit/qk_fours.h"
 #include "jit/token_qk.h"
 #include "jit/weights.h"
 #include "jit/word_loader.h"
@@ -39,6 +40,7 @@ struct Setup {
 
 bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
     if (products == jit::Products::bytes) return jit::has_bytes(shape.format, target);
+    if (products == jit::Products::two_bytes) return jit::has_fours(shape.format, target);
     return products == jit::Products::floats || can_be_words(shape.format);
 }
 
@@ -87,7 +89,8 @@ public:
 
     // Against double; `tolerance` is far above rounding and far below any mistake.
     void check(const Result& result) const {
-        const double tolerance = key_.words() || value_.words() ? 5e-4 : 2e-5;  // bytes: of the rounded query
+        const bool words = key_.words() || value_.words() || key_.products == jit::Products::two_bytes;
+        const double tolerance = words ? 5e-4 : 2e-5;  // bytes: of the rounded query
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
@@ -116,6 +119,7 @@ private:
 
     // The words that stand for the query: x = word * factor, in the loader's order.
     void round_query() {
+        if (takes_fours(key_)) return round_to_fours();
         if (key_.products == jit::Products::bytes) round_to_bytes();
         if (!key_.words()) return;
         const std::vector<int> order = token_block_info(key_.format.type)
@@ -170,8 +174,55 @@ private:
         starts_ = GuardedBuffer::of(starts, flush_);
         factors_ = GuardedBuffer::of(factors, flush_);
     }
+
+    // The same of fours: words of one factor a row, in two bytes; or bytes with one for each run of a quarter
+    // of the lanes. Every dword stands four times, for four keys.
+    void round_to_fours() {
+        const jit::FoursForm form(key_);
+        const size_t lanes = size_t(form.lanes), sums = size_t(form.sums()) * lanes;
+        const int largest = form.digits == 1 ? 127 : jit::kLargestDigits;
+        std::vector<int8_t> bytes(size_t(setup_.rows * form.vectors()) * lanes * 4);
+        std::vector<int32_t> starts(size_t(setup_.rows) * sums, 0);
+        std::vector<float> factors(form.digits == 1 ? starts.size() : size_t(setup_.rows));
+        for (int r = 0; r < setup_.rows; ++r) {
+            float* row = query_.as<float>() + r * key_.padded();
+            const auto lane_of = [&](size_t i) {  // the first that sums it up
+                const size_t chunk = i / (4 * lanes) / size_t(form.parts), four = i / 4 % lanes;
+                const size_t run = chunk * size_t(form.runs()) + four % 4 / size_t(form.run);
+                return size_t(r) * sums + run * lanes + four / 4 * 4;
+            };
+            const auto factor_of = [&](size_t i) { return form.digits == 1 ? lane_of(i) : size_t(r); };
+            std::vector<float> tops(starts.size(), 1e-3f);
+            for (size_t i = 0; i < form.order.size(); ++i)
+                if (form.order[i] >= 0)
+                    tops[factor_of(i)] = std::max(tops[factor_of(i)], std::fabs(row[form.order[i]]));
+            for (size_t i = 0; i < form.order.size(); ++i) {
+                const size_t part = i / (4 * lanes), four = i / 4 % lanes;
+                const size_t vector = size_t(r * form.vectors()) +
+                                      ((part / size_t(form.parts) * 4 + four % 4) * size_t(form.parts) +
+                                       part % size_t(form.parts)) *
+                                          size_t(form.digits);
+                const float factor = tops[factor_of(i)] / float(largest);
+                const int word = form.order[i] < 0 ? 0 : int(std::lrint(row[form.order[i]] / factor));
+                const int low = form.digits == 1 ? word : (word % 256 + 384) % 256 - 128;
+                for (size_t key = 0; key < 4; ++key) {
+                    const size_t at = (vector * lanes + four / 4 * 4 + key) * 4 + i % 4;
+                    bytes[at + size_t(form.digits - 1) * lanes * 4] = int8_t(low);
+                    if (form.digits == 2) bytes[at] = int8_t((word - low) / 256);
+                    starts[lane_of(i) + key] -= form.zero * word;
+                    factors[factor_of(i) + (form.digits == 1 ? key : 0)] = factor;
+                }
+                if (form.order[i] >= 0) row[form.order[i]] = float(word) * factor;
+            }
+        }
+        bytes_ = GuardedBuffer::of(bytes, flush_);
+        starts_ = GuardedBuffer::of(starts, flush_);
+        factors_ = GuardedBuffer::of(factors, flush_);
+    }
     const GuardedBuffer& rounded_query() const {
-        return key_.products == jit::Products::bytes ? bytes_ : key_.words() ? words_ : query_;
+        return takes_fours(key_) || key_.products == jit::Products::bytes ? bytes_
+               : key_.words()                                             ? words_
+                                                                          : query_;
     }
     // Keys that row r sees, and its ALiBi constants.
     jit::RowBounds bounds(int r, int first, int count) const {
@@ -324,6 +375,12 @@ TEST(KernelsDecode, QuickShapes) { check_shapes({&best_target()}, 9, jit::Produc
 TEST(KernelsDecode, EveryShapeOfWords) { check_shapes(jit_targets(), 1, jit::Products::words); }
 TEST(KernelsDecode, EveryShapeOfBytes) { check_shapes(jit_targets(), 1, jit::Products::bytes); }
 TEST(KernelsDecode, QuickShapesOfWords) { check_shapes({&best_target()}, 3, jit::Products::words); }
+TEST(KernelsDecode, EveryShapeOfTwoBytes) { check_shapes(jit_targets(), 1, jit::Products::two_bytes); }
+TEST(KernelsDecode, QuickShapesOfTwoBytes) {
+    if (!jit::has_fours(quantised(QUIRE_INT8, 32, QUIRE_F16), best_target()))
+        GTEST_SKIP() << best_target().name << " takes no keys in fours";
+    check_shapes({&best_target()}, 3, jit::Products::two_bytes);
+}
 TEST(KernelsDecode, QuickShapesOfBytes) { check_shapes({&best_target()}, 3, jit::Products::bytes); }
 
 // Each number of rows has code of its own, by the registers that it takes.
@@ -345,8 +402,8 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {quantised(QUIRE_INT4_B16, 24, QUIRE_F16), 72},
                                           {quantised(QUIRE_INT4_B16, 32, QUIRE_F16), 128},
                                           {plain_format(QUIRE_IQ4_NL), 96}})
-                for (const jit::Products products :
-                     {jit::Products::floats, jit::Products::words, jit::Products::bytes})
+                for (const jit::Products products : {jit::Products::floats, jit::Products::words,
+                                                     jit::Products::bytes, jit::Products::two_bytes})
                     if (can_be(shape, *target, products))
                         check_setup({target, shape, shape, rows, {}, products});
 }
@@ -363,10 +420,11 @@ TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
                     const jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0,
                                           jit::Products::words};
                     for (int rows = 1; dim % group == 0 && rows <= jit::kMaxDecodeRows; ++rows)
-                        for (const jit::Products products : {jit::Products::words, jit::Products::bytes}) {
+                        for (const jit::Products products :
+                             {jit::Products::words, jit::Products::bytes, jit::Products::two_bytes}) {
                             jit::RowKey keys = key, values = key;
                             keys.rows = values.rows = rows;
-                            if (jit::has_bytes(key.format, *target)) keys.products = products;
+                            if (can_be({key.format, dim}, *target, products)) keys.products = products;
                             jit::DecodeKernels kernels;
                             const Status status = make_decode_kernels(test_code_cache(), keys, values,
                                                                       {false, false, false}, &kernels);

@@ -138,14 +138,15 @@ Case plain_case(const std::vector<Lengths>& sequences) {
 const std::vector<std::vector<Lengths>> kShapes = {{{1, 90}}, {{20, 90}}, {{1, 1100}}};
 
 // One key far above the rest, weights that underflow, scores that a soft cap flattens. A few near ties make
-// all of the error here: of many cases together it is held against that of plain float32.
+// all of the error here: of many cases together it is held against that of plain float32, and of more where
+// one tie can be most of it (of 15 cases once 11 times plain float32's error, of 200 between 1 and 1.7).
 TEST(Numerics, LargeScores) {
     for (const std::vector<Lengths>& sequences : kShapes)
         for (const float scale : {1.f, -1.f, 30.f, 1000.f, 1e5f, 1e-30f, 1e-38f})
             for (const float soft_cap : {0.f, 50.f})
                 for (const Target* target : targets()) {
                     ErrorRatio ratio;
-                    for (uint64_t seed = 1; seed <= 15; ++seed) {
+                    for (uint64_t seed = 1; seed <= (scale > 1000 ? 100 : 15); ++seed) {
                         Case c = plain_case(sequences);
                         c.scale = scale;
                         c.soft_cap = soft_cap;

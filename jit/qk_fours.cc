@@ -1,0 +1,240 @@
+#include "jit/qk_fours.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "jit/byte_loader.h"
+#include "jit/emitter.h"
+#include "jit/prefetch.h"
+
+namespace quire::jit {
+namespace {
+
+constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
+
+// for each turn of F fours of keys:                                                   emit_turn
+//   for each pass over R' of the query rows, for each chunk of the rows:              emit_chunk
+//     prefetch a share of the next block's rows, in the first pass
+//     k[f][j] = dword j of four keys' codes, from 0 on (byte loader)                  emit_keys
+//     for each run of j:                                                              emit_run
+//       scale[f] = that of the lane's key and group                                   load_scales
+//       for r: sum[f] = starts[r] + dot products of query[r][j] and k[f][j], in int32 emit_dots
+//              acc[r][f] += float(sum[f]) * scale[f]      (bytes: * factors[r])
+//   scores[r] = sums of the lanes of a key (two digits: * factors[r])                 emit_sums
+//
+// So a conversion and an FMA serve four dot products of four keys, and lanes are summed for four at a time.
+// Two digits: sum = 256 * that of the high ones + that of the low ones; 2^15 * 2^8 * 32 elements < 2^31.
+//
+// live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[digits * F] + q
+class QkFours : public Emitter {
+public:
+    explicit QkFours(const RowKey& key)
+        : Emitter(*key.target),
+          key_(key),
+          form_(key),
+          loader_(ByteLoader::make(*this, key.format, key.dim)),
+          prefetch_(*this, key) {
+        begin();
+        mov(query_, ptr[args() + offsetof(QkArgs, query)]);
+        mov(starts_, ptr[args() + offsetof(QkArgs, starts)]);
+        mov(factors_, ptr[args() + offsetof(QkArgs, factors)]);
+        mov(rows_, ptr[args() + offsetof(QkArgs, rows)]);
+        prefetch_.set(args() + offsetof(QkArgs, next), 0);
+        mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
+        mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
+        mov(count_, ptr[args() + offsetof(QkArgs, count)]);
+        loader_->hold(spare(rows_a_pass(), fours()));
+        Label each_turn;
+        L(each_turn);
+        emit_turn();
+        add(rows_, 8 * keys());
+        prefetch_.move(keys());
+        add(scales_, key_.scales_stride() * 4 * keys());
+        add(scores_, 4 * keys());
+        sub(count_, keys());
+        jnz(each_turn, T_NEAR);
+        end();
+    }
+
+private:
+    struct Pass {
+        int row, rows;
+    };
+    struct Run {
+        int chunk, first;  // j
+    };
+    using Fours = std::vector<std::vector<Vec>>;  // [F][..]
+
+    int spare(int rows, int fours) const {
+        const int parts = 4 + (form_.parts - 1) * form_.run;
+        return num_vecs() - fours * (rows + parts + 1 + form_.digits) - 1;
+    }
+    bool fit(int rows, int fours) const { return spare(rows, fours) >= 0; }
+    int fours() const { return fit(key_.rows, 2) ? 2 : 1; }  // F: two share what is loaded of the query
+    int rows_a_pass() const {
+        int rows = key_.rows;
+        while (!fit(rows, fours())) rows = (rows + 1) / 2;
+        return rows;
+    }
+    int keys() const { return 4 * fours(); }
+    RegExp scores_at(int row) const { return scores_ + row * kBlock * 4; }
+
+    void emit_turn() {
+        for (int row = 0; row < key_.rows; row += rows_a_pass()) {
+            const Pass pass = {row, std::min(rows_a_pass(), key_.rows - row)};
+            Fours acc;  // [R'][F]
+            for (int r = 0; r < pass.rows; ++r) acc.push_back(vecs("acc", fours()));
+            for (const std::vector<Vec>& of_row : acc)
+                for (const Vec& v : of_row) zero(v);
+            for (int chunk = 0; chunk < form_.chunks; ++chunk) emit_chunk(acc, chunk, pass);
+            for (int r = 0; r < pass.rows; ++r) {
+                emit_sums(acc[size_t(r)], pass.row + r);
+                free(acc[size_t(r)]);
+            }
+        }
+    }
+
+    void emit_chunk(const Fours& acc, int chunk, const Pass& pass) {
+        stage("chunk " + std::to_string(chunk) + ", rows from " + std::to_string(pass.row));
+        if (pass.row == 0) emit_prefetches(chunk);
+        Fours k;
+        for (int f = 0; f < fours(); ++f) k.push_back(emit_keys(chunk, f));
+        for (int first = 0; first < 4; first += form_.run) emit_run(acc, k, {chunk, first}, pass);
+        for (const std::vector<Vec>& four : k) free(four);
+    }
+
+    void emit_prefetches(int chunk) {
+        const int total = keys() * prefetch_.lines();
+        prefetch_.some(chunk * total / form_.chunks, (chunk + 1) * total / form_.chunks);
+    }
+
+    std::vector<Vec> emit_keys(int chunk, int four) {
+        const std::vector<Vec> k = vecs("k", 4);
+        for (int t = 0; t < 4; ++t) {
+            mov(row_, ptr[rows_ + 8 * (4 * four + t)]);
+            loader_->load_packed(k[size_t(t)], chunk, row_);
+        }
+        transpose_dwords(k);
+        return k;
+    }
+
+    void emit_run(const Fours& acc, const Fours& k, const Run& run, const Pass& pass) {
+        Fours codes;  // [F][j of the run, parts]
+        const std::vector<Vec> scales = vecs("scale", fours());
+        std::vector<Vec> second;
+        for (int f = 0; f < fours(); ++f) {
+            load_scales(scales[size_t(f)], f, run);
+            codes.emplace_back();
+            for (int j = 0; j < form_.run; ++j) {
+                Vec parts[2] = {k[size_t(f)][size_t(run.first + j)], Vec()};
+                if (form_.parts == 2) second.push_back(parts[1] = vec("second part"));
+                loader_->unpack(parts);
+                codes.back().insert(codes.back().end(), parts, parts + form_.parts);
+            }
+        }
+        for (int r = 0; r < pass.rows; ++r) emit_row(acc[size_t(r)], codes, scales, run, pass.row + r);
+        free(second);
+        free(scales);
+    }
+
+    // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
+    void load_scales(const Vec& scale, int four, const Run& run) {
+        const std::vector<int> groups = loader_->groups(run.chunk);
+        const int stride = key_.scales_stride(), first = groups[size_t(run.first)];
+        const RegExp at = scales_ + (4 * four * stride + first) * 4;
+        const auto order = [&](int of_key) {
+            std::vector<int> index;
+            for (int lane = 0; lane < lanes(); ++lane)
+                index.push_back(groups[size_t(lane / 4 * 4 + run.first)] - first + lane % 4 * of_key);
+            return index;
+        };
+        if (4 * stride <= lanes()) {
+            load_lanes(scale, at, order(stride));
+        } else {
+            zero(scale);
+            for (int t = 0; t < 4; ++t) load_lanes_of_four(scale, at + t * stride * 4, order(0), t);
+        }
+        inf_to_nan(scale);
+    }
+
+    int vector_of(const Run& run, int row) const {
+        return row * form_.vectors() + (run.chunk * 4 + run.first) * form_.parts * form_.digits;
+    }
+    int sum_of(const Run& run, int row) const {
+        return row * form_.sums() + run.chunk * form_.runs() + run.first / form_.run;
+    }
+
+    void emit_row(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
+                  const Run& run, int row) {
+        const std::vector<Vec> low = vecs("sum", fours()), high = vecs("high", (form_.digits - 1) * fours());
+        for (size_t f = 0; f < low.size(); ++f)
+            f == 0 ? vmovups(low[0], ptr[starts_ + sum_of(run, row) * vec_bytes()]) : vmovaps(low[f], low[0]);
+        for (const Vec& v : high) zero(v);
+        for (int i = 0; i < form_.run * form_.parts; ++i) {
+            const int at = vector_of(run, row) + i * form_.digits;
+            if (form_.digits == 2) emit_dots(high, codes, i, at);
+            emit_dots(low, codes, i, at + form_.digits - 1);
+        }
+        for (size_t f = 0; f < high.size(); ++f) {
+            vpslld(high[f], high[f], 8);
+            vpaddd(low[f], low[f], high[f]);
+        }
+        free(high);
+        for (const Vec& sum : low) vcvtdq2ps(sum, sum);
+        if (form_.digits == 1) {
+            Temp factor(*this, "factor");
+            vmovups(factor, ptr[factors_ + sum_of(run, row) * vec_bytes()]);
+            for (const Vec& sum : low) vmulps(sum, sum, factor);
+        }
+        for (size_t f = 0; f < low.size(); ++f) vfmadd231ps(acc[f], low[f], scales[f]);
+        free(low);
+    }
+
+    void emit_dots(const std::vector<Vec>& sums, const Fours& codes, int i, int vector) {
+        const RegExp at = query_ + vector * vec_bytes();
+        if (sums.size() == 1) return dot_bytes(sums[0], codes[0][size_t(i)], ptr[at]);
+        Temp q(*this, "q");
+        vmovups(q, ptr[at]);
+        for (size_t f = 0; f < sums.size(); ++f) dot_bytes(sums[f], codes[f][size_t(i)], q);
+    }
+
+    void emit_sums(const std::vector<Vec>& acc, int row) {
+        const Vec sums = sum_quarters_of(acc);
+        if (form_.digits == 2) {
+            Temp factor(*this, "factor");
+            vbroadcastss(factor, ptr[factors_ + row * 4]);
+            vmulps(sums, sums, factor);
+        }
+        vmovups(ptr[scores_at(row)], sums);
+    }
+
+    const RowKey key_;
+    const FoursForm form_;
+    const std::unique_ptr<ByteLoader> loader_;
+    Prefetch prefetch_;
+    const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"), rows_ = gpr("rows"),
+              scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"), row_ = gpr("row");
+};
+
+}  // namespace
+
+bool has_fours(const quire_format& format, const Target& target) {
+    return target.vector_bits == 512 && target.vnni && has_bytes(format, target);
+}
+
+FoursForm::FoursForm(const RowKey& key)
+    : order(byte_order(key.format, key.dim, key.target->lanes())),
+      lanes(key.target->lanes()),
+      parts(byte_parts(key.format)),
+      digits(key.products == Products::bytes ? 1 : 2),
+      chunks(int(order.size()) / (parts * 4 * lanes)),
+      zero(byte_zero(key.format)) {
+    const int of_dword = 4 * parts;
+    run = 4;
+    while (scale_group(key.format) % (run * of_dword) != 0 || (digits == 1 && run * of_dword > kMostOfFactor))
+        run /= 2;
+}
+
+Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) { return QkFours(key).finish(code); }
+
+}  // namespace quire::jit

@@ -1,0 +1,43 @@
+// Decode: scores of R query rows against keys of bytes, four keys side by side in every 128 bits of a vector,
+// on targets with 512-bit VNNI.
+//
+// The query's elements are one byte each (precision `medium`) or the two digits of a word (`high`).
+#pragma once
+#include <vector>
+
+#include "jit/args.h"
+#include "jit/kernel_key.h"
+
+namespace quire::jit {
+
+// Formats whose rows can be taken like this on the target.
+bool has_fours(const quire_format& format, const Target& target);
+
+inline bool takes_fours(const RowKey& key) {
+    return key.products == Products::two_bytes || (key.bytes() && has_fours(key.format, *key.target));
+}
+
+// Digits of an element: w = 256 * high + low, both signed bytes, so that |w| <= kLargestDigits.
+constexpr int kLargestDigits = 127 * 256 + 127;
+
+// What the kernel takes of a query row (args.h: QkArgs).
+//
+// A chunk is a vector of a key row (jit/byte_loader.h), whose lane 4 i + j is dword j of 128 bits i. Fours of
+// keys are transposed: vector j then has lane 4 i + k from key k. A run is of so many j whose lanes share a
+// group and, of bytes, a factor.
+struct FoursForm {
+    FoursForm() = default;
+    explicit FoursForm(const RowKey& key);
+    std::vector<int> order;  // elements of the row by byte: [chunks][parts][4 L], -1 for padding
+    int lanes = 0, parts = 0, digits = 0, chunks = 0, run = 4;
+    int zero = 0;  // the key's byte that means 0
+
+    int runs() const { return 4 / run; }  // of a chunk
+    // Vectors of a row: the query's [chunks][4][parts][digits], and of its starts and factors [chunks][runs].
+    int vectors() const { return chunks * 4 * parts * digits; }
+    int sums() const { return chunks * runs(); }
+};
+
+Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code);  // void(const QkArgs*)
+
+}  // namespace quire::jit

@@ -1,0 +1,119 @@
+// The query as jit/qk_fours.h takes it.
+#include <emmintrin.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "jit/qk_fours.h"
+#include "src/attend.h"
+
+namespace quire {
+namespace {
+
+constexpr float kLargestByte = 127;
+// A run's numbers are rounded relative to its largest, or to this share of the row's: what is smaller adds
+// next to nothing to a score.
+constexpr float kLeastShare = 1 / 1024.f;
+
+__m128 magnitude(__m128 x) { return _mm_andnot_ps(_mm_set1_ps(-0.f), x); }
+
+// Of `count` fours of numbers, `stride` apart.
+float largest_of(const float* x, int count, int stride, float least) {
+    __m128 top = _mm_set1_ps(least);
+    for (int i = 0; i < count; ++i) top = _mm_max_ps(top, magnitude(_mm_loadu_ps(x + i * stride)));
+    top = _mm_max_ps(top, _mm_movehl_ps(top, top));
+    return _mm_cvtss_f32(_mm_max_ss(top, _mm_shuffle_ps(top, top, 1)));
+}
+
+// 0, or NaN where NaN or Inf is among them.
+float poison_of(const float* x, int count) {
+    __m128 sum = _mm_setzero_ps();
+    for (int i = 0; i < count; i += 4)
+        sum = _mm_add_ps(sum, _mm_mul_ps(_mm_loadu_ps(x + i), _mm_setzero_ps()));
+    sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
+    return _mm_cvtss_f32(_mm_add_ss(sum, _mm_shuffle_ps(sum, sum, 1)));
+}
+
+int32_t low_bytes(__m128i words) {  // of four int32 that fit a byte
+    const __m128i packed = _mm_packs_epi32(words, words);
+    return _mm_cvtsi128_si32(_mm_packs_epi16(packed, packed));
+}
+
+int32_t sum_of(__m128i v) {
+    v = _mm_add_epi32(v, _mm_shuffle_epi32(v, _MM_SHUFFLE(1, 0, 3, 2)));
+    return _mm_cvtsi128_si32(_mm_add_epi32(v, _mm_shuffle_epi32(v, _MM_SHUFFLE(2, 3, 0, 1))));
+}
+
+// A dword of the query for all four keys.
+void store_dword(int8_t* to, int32_t dword) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_set1_epi32(dword));
+}
+
+class Fours {
+public:
+    Fours(const jit::FoursForm& form, const float* query, const QueryBytes& to)
+        : form_(form), to_(to), count_(int(form.order.size())) {
+        for (int i = 0; i < count_; ++i)
+            ordered_[i] = form.order[size_t(i)] < 0 ? 0 : query[form.order[size_t(i)]];
+        poison_ = poison_of(ordered_, count_);
+        top_ = largest_of(ordered_, count_ / 4, 4, jit::kLeastTop);
+        if (form.digits == 2) {
+            to.factors[0] = top_ / jit::kLargestDigits + poison_;
+            inverse_ = jit::kLargestDigits / top_;
+        }
+        for (int chunk = 0; chunk < form.chunks; ++chunk)
+            for (int first = 0; first < 4; first += form.run)
+                for (int quarter = 0; quarter < form.lanes / 4; ++quarter) round(chunk, first, quarter);
+    }
+
+private:
+    // Dword 4 * quarter + j of a part, as four numbers.
+    int at(int chunk, int part, int quarter, int j) const {
+        return (((chunk * form_.parts + part) * form_.lanes) + 4 * quarter + j) * 4;
+    }
+
+    // A run of one quarter of the lanes: what a lane of the kernel sums up.
+    void round(int chunk, int first, int quarter) {
+        const int run = chunk * form_.runs() + first / form_.run, lane = run * form_.lanes + 4 * quarter;
+        if (form_.digits == 1) choose_factor(chunk, first, quarter, to_.factors + lane);
+        __m128i sum = _mm_setzero_si128();
+        for (int j = first; j < first + form_.run; ++j)
+            for (int part = 0; part < form_.parts; ++part) {
+                const __m128 x = _mm_loadu_ps(ordered_ + at(chunk, part, quarter, j));
+                const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(x, _mm_set1_ps(inverse_)));
+                sum = _mm_add_epi32(sum, rounded);
+                const int vector = ((chunk * 4 + j) * form_.parts + part) * form_.digits;
+                store(to_.bytes + (vector * form_.lanes + 4 * quarter) * 4, rounded);
+            }
+        const int32_t start = int32_t(uint32_t(-form_.zero) * uint32_t(sum_of(sum)));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to_.starts + lane), _mm_set1_epi32(start));
+    }
+
+    void choose_factor(int chunk, int first, int quarter, float* factors) {
+        float top = std::max(jit::kLeastTop, top_ * kLeastShare);
+        for (int part = 0; part < form_.parts; ++part)
+            top = largest_of(ordered_ + at(chunk, part, quarter, first), form_.run, 4, top);
+        inverse_ = kLargestByte / top;
+        _mm_storeu_ps(factors, _mm_set1_ps(top / kLargestByte + poison_));
+    }
+
+    void store(int8_t* to, __m128i words) const {
+        if (form_.digits == 1) return store_dword(to, low_bytes(words));
+        const __m128i high = _mm_srai_epi32(_mm_add_epi32(words, _mm_set1_epi32(128)), 8);
+        store_dword(to, low_bytes(high));
+        store_dword(to + form_.lanes * 4, low_bytes(_mm_sub_epi32(words, _mm_slli_epi32(high, 8))));
+    }
+
+    const jit::FoursForm& form_;
+    const QueryBytes& to_;
+    const int count_;
+    float ordered_[kMostHeadDim + 128], top_ = 0, poison_ = 0, inverse_ = 0;
+};
+
+}  // namespace
+
+void query_to_fours(const jit::FoursForm& form, const float* query, const QueryBytes& to) {
+    Fours(form, query, to);
+}
+
+}  // namespace quire
