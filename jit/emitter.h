@@ -194,9 +194,9 @@ public:
     void fold(Fold op, const Vec& v);  // every lane gets the result
     // d (low four lanes) = {sum a, sum b, sum c, sum e}; clobbers its sources. d may be a.
     void sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e);
-    // Lane i of the result: the sum of lane i of each 128 bits of v[0], and behind these four those of v[1]
-    // if there is one; on targets with 512 bits. Clobbers v.
-    Vec sum_quarters_of(const std::vector<Vec>& v);
+    // a (low eight lanes): the sums of lane i of each 128 bits of a, and behind these four those of b; on
+    // targets with 512 bits. Clobbers b.
+    void add_quarters(const Vec& a, const Vec& b);
     // The sums of v[0..3] in the low four lanes of v[0], of v[4..7] in those of v[4]; clobbers its sources.
     void sum_eight(const Vec* v);
 

@@ -227,18 +227,15 @@ void Emitter::sum_eight(const Vec* v) {
     vextractf32x4(Xbyak::Xmm(v[4].getIdx()), z(v[0]), 2);
 }
 
-Vec Emitter::sum_quarters_of(const std::vector<Vec>& v) {
+void Emitter::add_quarters(const Vec& a, const Vec& b) {
     Temp moved(*this, "sum.moved");
     const auto z = [](const Vec& r) { return Xbyak::Zmm(r.getIdx()); };
-    const Vec &a = v.front(), &b = v.back();
     vshuff64x2(z(moved), z(a), z(b), 0xee);
     vshuff64x2(z(a), z(a), z(b), 0x44);
     vaddps(a, a, moved);  // two quarters of a, two of b
     vshuff64x2(z(moved), z(a), z(a), 0xb1);
     vaddps(a, a, moved);
-    if (v.size() == 1) return Xbyak::Xmm(a.getIdx());
     vshuff64x2(z(a), z(a), z(a), 0x08);
-    return Xbyak::Ymm(a.getIdx());
 }
 
 void Emitter::transpose_dwords(const std::vector<Vec>& v) {

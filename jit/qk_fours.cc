@@ -43,20 +43,24 @@ public:
         mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
-        loader_->hold(spare(rows_a_pass(), fours()));
+        loader_->hold(spare(rows_a_pass()));
         Label each_turn;
         L(each_turn);
         emit_turn();
-        add(rows_, 8 * keys());
-        prefetch_.move(keys());
-        add(scales_, key_.scales_stride() * 4 * keys());
-        add(scores_, 4 * keys());
-        sub(count_, keys());
+        add(rows_, 8 * kKeys);
+        prefetch_.move(kKeys);
+        add(scales_, key_.scales_stride() * 4 * kKeys);
+        add(scores_, 4 * kKeys);
+        sub(count_, kKeys);
         jnz(each_turn, T_NEAR);
         end();
     }
 
 private:
+    static constexpr int kFours = 2;  // F: they share what is loaded of the query
+    static constexpr int kKeys = 4 * kFours;
+    static_assert(kKeyPadding % kKeys == 0);
+
     struct Pass {
         int row, rows;
     };
@@ -65,25 +69,23 @@ private:
     };
     using Fours = std::vector<std::vector<Vec>>;  // [F][..]
 
-    int spare(int rows, int fours) const {
+    int spare(int rows) const {
         const int parts = 4 + (form_.parts - 1) * form_.run;
-        return num_vecs() - fours * (rows + parts + 1 + form_.digits) - 1;
+        return num_vecs() - kFours * (rows + parts + 1 + form_.digits) - 1;
     }
-    bool fit(int rows, int fours) const { return spare(rows, fours) >= 0; }
-    int fours() const { return fit(key_.rows, 2) ? 2 : 1; }  // F: two share what is loaded of the query
+    bool fit(int rows) const { return spare(rows) >= 0; }
     int rows_a_pass() const {
         int rows = key_.rows;
-        while (!fit(rows, fours())) rows = (rows + 1) / 2;
+        while (!fit(rows)) rows = (rows + 1) / 2;
         return rows;
     }
-    int keys() const { return 4 * fours(); }
     RegExp scores_at(int row) const { return scores_ + row * kBlock * 4; }
 
     void emit_turn() {
         for (int row = 0; row < key_.rows; row += rows_a_pass()) {
             const Pass pass = {row, std::min(rows_a_pass(), key_.rows - row)};
             Fours acc;  // [R'][F]
-            for (int r = 0; r < pass.rows; ++r) acc.push_back(vecs("acc", fours()));
+            for (int r = 0; r < pass.rows; ++r) acc.push_back(vecs("acc", kFours));
             for (const std::vector<Vec>& of_row : acc)
                 for (const Vec& v : of_row) zero(v);
             for (int chunk = 0; chunk < form_.chunks; ++chunk) emit_chunk(acc, chunk, pass);
@@ -98,13 +100,13 @@ private:
         stage("chunk " + std::to_string(chunk) + ", rows from " + std::to_string(pass.row));
         if (pass.row == 0) emit_prefetches(chunk);
         Fours k;
-        for (int f = 0; f < fours(); ++f) k.push_back(emit_keys(chunk, f));
+        for (int f = 0; f < kFours; ++f) k.push_back(emit_keys(chunk, f));
         for (int first = 0; first < 4; first += form_.run) emit_run(acc, k, {chunk, first}, pass);
         for (const std::vector<Vec>& four : k) free(four);
     }
 
     void emit_prefetches(int chunk) {
-        const int total = keys() * prefetch_.lines();
+        const int total = kKeys * prefetch_.lines();
         prefetch_.some(chunk * total / form_.chunks, (chunk + 1) * total / form_.chunks);
     }
 
@@ -120,9 +122,9 @@ private:
 
     void emit_run(const Fours& acc, const Fours& k, const Run& run, const Pass& pass) {
         Fours codes;  // [F][j of the run, parts]
-        const std::vector<Vec> scales = vecs("scale", fours());
+        const std::vector<Vec> scales = vecs("scale", kFours);
         std::vector<Vec> second;
-        for (int f = 0; f < fours(); ++f) {
+        for (int f = 0; f < kFours; ++f) {
             load_scales(scales[size_t(f)], f, run);
             codes.emplace_back();
             for (int j = 0; j < form_.run; ++j) {
@@ -166,7 +168,7 @@ private:
 
     void emit_row(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
                   const Run& run, int row) {
-        const std::vector<Vec> low = vecs("sum", fours()), high = vecs("high", (form_.digits - 1) * fours());
+        const std::vector<Vec> low = vecs("sum", kFours), high = vecs("high", (form_.digits - 1) * kFours);
         for (size_t f = 0; f < low.size(); ++f)
             f == 0 ? vmovups(low[0], ptr[starts_ + sum_of(run, row) * vec_bytes()]) : vmovaps(low[f], low[0]);
         for (const Vec& v : high) zero(v);
@@ -192,20 +194,15 @@ private:
 
     void emit_dots(const std::vector<Vec>& sums, const Fours& codes, int i, int vector) {
         const RegExp at = query_ + vector * vec_bytes();
-        if (sums.size() == 1) return dot_bytes(sums[0], codes[0][size_t(i)], ptr[at]);
         Temp q(*this, "q");
         vmovups(q, ptr[at]);
         for (size_t f = 0; f < sums.size(); ++f) dot_bytes(sums[f], codes[f][size_t(i)], q);
     }
 
     void emit_sums(const std::vector<Vec>& acc, int row) {
-        const Vec sums = sum_quarters_of(acc);
-        if (form_.digits == 2) {
-            Temp factor(*this, "factor");
-            vbroadcastss(factor, ptr[factors_ + row * 4]);
-            vmulps(sums, sums, factor);
-        }
-        vmovups(ptr[scores_at(row)], sums);
+        add_quarters(acc[0], acc[1]);
+        if (form_.digits == 2) multiply_by_scalar(acc[0], factors_ + row * 4);
+        store_half(scores_at(row), acc[0], 0);
     }
 
     const RowKey key_;

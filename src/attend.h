@@ -29,9 +29,12 @@ private:
 // Enough for any item of the plan.
 size_t scratch_floats(const AttentionPlan& plan);
 
-// `following`: the item that this thread runs next, or null; its first rows are fetched ahead.
+// `following`: the item that this thread runs next, or null; its first rows are fetched ahead. `merge`: the
+// item's, where it is of several parts.
+class SharedQueries;
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                 const Item* following, Scratch& scratch, States& states);
+                 const Item* following, SharedQueries& queries, int64_t merge, Scratch& scratch,
+                 States& states);
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   Scratch& scratch, States& states);
 

@@ -1,11 +1,12 @@
 // Decode. For each block of kBlock keys: scores of all query rows, softmax with a running maximum, and the
 // rescaled sum of values; each cache row is read and converted once for all query rows.
+#include <xmmintrin.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "jit/byte_loader.h"
-#include "src/attend.h"
+#include "src/attend_query_rows.h"
 
 namespace quire {
 namespace {
@@ -14,12 +15,8 @@ constexpr int kBlock = jit::kBlock;
 constexpr float kLog2e = 1.44269504f;
 
 struct RowsState {
-    float *query, *output;             // [R][V]
-    int16_t* query_words;              // [R][words of a query], keys of words
-    float* factors;                    // [R] of those, and of two bytes
-    int8_t* query_bytes;               // [R][bytes of a query], keys of bytes and in fours
-    int32_t* starts;                   // as jit::QkArgs
-    float* lane_factors;               // as its factors
+    QueryRows query;
+    float* output;                     // [R][V]
     int16_t* weights;                  // as jit::WeightsArgs, values of words
     float* weight_factors;             // as well
     float *scores, *bias;              // [R][kBlock]
@@ -32,45 +29,11 @@ struct RowsState {
     RowAddresses* addresses;           // [2]: this block and the next
 };
 
-// Of one query row, as jit::QkArgs.
-struct ByteSizes {
-    int64_t bytes, starts, factors;
-    explicit ByteSizes(const AttentionPlan& plan) : bytes(int64_t(plan.byte_order.size())) {
-        const quire_format& format = plan.spec.key_format;
-        const int lanes = plan.target->lanes(), span = jit::byte_span(format);
-        starts = bytes / 4 / jit::byte_parts(format);
-        factors = (starts / lanes + span - 1) / span * lanes;
-    }
-    explicit ByteSizes(const jit::FoursForm& form)
-        : bytes(int64_t(form.vectors()) * form.lanes * 4),
-          starts(int64_t(form.sums()) * form.lanes),
-          factors(starts) {}
-    // What serves both.
-    ByteSizes with(const ByteSizes& other) const {
-        ByteSizes most = *this;
-        most.bytes = std::max(bytes, other.bytes);
-        most.starts = std::max(starts, other.starts);
-        most.factors = std::max(factors, other.factors);
-        return most;
-    }
-};
-
-ByteSizes largest_bytes(const AttentionPlan& plan) {
-    return ByteSizes(plan).with(ByteSizes(plan.fours[0])).with(ByteSizes(plan.fours[1]));
-}
-
 RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     constexpr size_t R = jit::kMaxDecodeRows;
     RowsState s;
     scratch.reset();
-    s.query = scratch.floats(R * size_t(plan.key_stride));
     s.output = scratch.floats(R * size_t(plan.value_stride));
-    s.query_words = scratch.array<int16_t>(R * plan.query_order.size());
-    s.factors = scratch.floats(R + 16);
-    const ByteSizes bytes = largest_bytes(plan);
-    s.query_bytes = scratch.array<int8_t>(R * size_t(bytes.bytes));
-    s.starts = scratch.array<int32_t>(R * size_t(bytes.starts));
-    s.lane_factors = scratch.floats(R * size_t(bytes.factors));
     s.weights = scratch.array<int16_t>(R * kBlock * size_t(plan.weight_stride) + 32);
     s.weight_factors = scratch.floats(R * size_t(plan.weight_stride) + 16);
     s.scores = scratch.floats(R * kBlock);
@@ -86,39 +49,6 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.values = scratch.array<char>(kBlock * size_t(copied_value_bytes(plan)));
     s.value_rows = scratch.array<const char*>(kBlock);
     return s;
-}
-
-// Query row r of float products as the kernels take it.
-void prepare_row(const AttentionPlan& plan, jit::Products products, const float* query, int64_t r,
-                 const RowsState& s) {
-    const auto bytes_of = [&](const ByteSizes& row, float* factors) {
-        return QueryBytes{s.query_bytes + r * row.bytes, s.starts + r * row.starts, factors};
-    };
-    if (products == jit::Products::words) {
-        s.factors[r] = query_to_words(plan, query, s.query_words + r * int64_t(plan.query_order.size()));
-    } else if (products == jit::Products::two_bytes) {
-        query_to_fours(plan.fours[1], query, bytes_of(ByteSizes(plan.fours[1]), s.factors + r));
-    } else if (products == jit::Products::bytes && plan.fours[0].digits) {
-        const ByteSizes row(plan.fours[0]);
-        query_to_fours(plan.fours[0], query, bytes_of(row, s.lane_factors + r * row.factors));
-    } else if (products == jit::Products::bytes) {
-        const ByteSizes row(plan);
-        query_to_bytes(plan, query, bytes_of(row, s.lane_factors + r * row.factors));
-    }
-}
-
-void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s) {
-    const AttentionSpec& spec = plan.spec;
-    const float factor = query_factor(spec);
-    const jit::Products products = plan.decode[item.row_end - item.row_begin].query;
-    for (int64_t row = item.row_begin; row < item.row_end; ++row) {
-        const char* from = query_at(p, item, row);
-        float* to = s.query + (row - item.row_begin) * plan.key_stride;
-        load_numbers(spec.type, from, spec.D, to);
-        for (int d = 0; d < spec.D; ++d) to[d] *= factor;
-        std::fill(to + spec.D, to + plan.key_stride, 0.f);
-        prepare_row(plan, products, to, row - item.row_begin, s);
-    }
 }
 
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
@@ -178,6 +108,20 @@ jit::NextRows after_values(const AttentionPlan& plan, const RowAddresses& next) 
     return {next.value, next.value_scale};
 }
 
+// QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the
+// memory busy meanwhile, and are enough for the processor's own prefetches to go on from there.
+void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows) {
+    constexpr int kLines = 12, kLine = 64;
+    const bool keys = same_rows(plan);
+    const quire_format& format = keys ? plan.spec.key_format : plan.spec.value_format;
+    const int dim = keys ? plan.spec.D : plan.spec.Dv;
+    const bool blocks = token_block_info(format.type) != nullptr;
+    const int64_t bytes = blocks ? block_bytes(format, dim) : bytes_of(format.type, dim);
+    const int64_t lines = (bytes + kLine - 1) / kLine, step = blocks ? kBlockTokens : 1;
+    for (int64_t i = 0; i < kLines; ++i)
+        _mm_prefetch(rows.rows[i / lines * step] + i % lines * kLine, _MM_HINT_T1);
+}
+
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
@@ -196,15 +140,10 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
         }
     }
     if (kernels.key_scales) kernels.key_scales({block.key_scale, s.key_scales, padded});
-    jit::QkArgs qk{s.query,      nullptr,  nullptr, block.key,
-                   s.key_scales, s.scores, padded,  after_keys(plan, block, next),
-                   s.numbers};
-    if (kernels.query == jit::Products::words) qk.query = s.query_words, qk.factors = s.factors;
-    if (kernels.query == jit::Products::two_bytes)
-        qk.query = s.query_bytes, qk.factors = s.factors, qk.starts = s.starts;
-    if (kernels.query == jit::Products::bytes)
-        qk.query = s.query_bytes, qk.factors = s.lane_factors, qk.starts = s.starts;
-    kernels.qk(qk);
+    kernels.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.key_scales, s.scores, padded,
+                after_keys(plan, block, next), s.numbers});
+    const jit::NextRows after = after_values(plan, next);
+    prefetch_first(plan, after);
     kernels.softmax(
         {s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});
     if (p.dropout)
@@ -212,13 +151,12 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
             drop(p, item, item.row_begin + r, block.begin, block.count, s.scores + r * kBlock, 1);
     if (kernels.value_scales) kernels.value_scales({block.value_scale, s.value_scales, padded});
     clear_dead_scales(plan, block, s.value_scales);
-    const jit::NextRows prefetched = after_values(plan, next);
     const char* const* values = near_rows(plan, p, block, s);
     if (kernels.weights) {
         kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});
-        kernels.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, prefetched, s.numbers});
+        kernels.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, after, s.numbers});
     } else {
-        kernels.pv({s.scores, values, s.value_scales, s.rescale, s.output, padded, prefetched, s.numbers});
+        kernels.pv({s.scores, values, s.value_scales, s.rescale, s.output, padded, after, s.numbers});
     }
 }
 
@@ -247,10 +185,13 @@ int64_t copied_value_bytes(const AttentionPlan& plan) {
 }
 
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                 const Item* following, Scratch& scratch, States& states) {
-    const RowsState s = allocate(plan, scratch);
+                 const Item* following, SharedQueries& queries, int64_t merge, Scratch& scratch,
+                 States& states) {
+    RowsState s = allocate(plan, scratch);
     const int64_t rows = item.row_end - item.row_begin;
-    load_query(plan, problem, item, s);
+    float* const own = scratch.floats(query_floats(plan, rows));
+    s.query = item.parts > 1 ? queries.get(plan, problem, item, merge, own)
+                             : prepare_query(plan, problem, item, own);
     std::fill(s.max, s.max + rows, -INFINITY);
     std::fill(s.sum, s.sum + rows, 0.f);
     std::fill(s.output, s.output + rows * plan.value_stride, 0.f);

@@ -1,4 +1,4 @@
-// Prefill, and any call with more than kMaxDecodeRows query rows a kv head. Query rows lie in the lanes: for
+// Prefill, and any call with more query rows a kv head than decode takes. Query rows lie in the lanes: for
 // each tile of keys, K and V are dequantised and packed once, then every panel of query rows runs over the
 // tile. A panel starts and stops at its own first and last visible key; masks run only where a panel needs
 // them.
@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "jit/word_loader.h"
-#include "src/attend.h"
+#include "src/attend_query_rows.h"
 #include "src/token_rows.h"
 #include "src/transpose.h"
 
@@ -330,11 +330,11 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t kss = size_t(plan.key_scale_stride), vss = size_t(plan.value_scale_stride);
     const size_t R = jit::kMaxDecodeRows, lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
     const size_t addresses = sizeof(RowAddresses) / 4 + 16;
-    const size_t words = plan.query_order.size() / 2 + size_t(plan.weight_stride) * (jit::kBlock / 2 + 1);
-    size_t bytes = plan.byte_order.size() * 3 / 4 + 32;  // bytes, starts and factors
-    for (const jit::FoursForm& form : plan.fours)
-        bytes = std::max(bytes, size_t((form.vectors() + 2 * form.sums()) * form.lanes + 32));
-    const size_t few = R * (ks + vs + words + bytes + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
+    const size_t weights = size_t(plan.weight_stride) * (jit::kBlock / 2 + 1);
+    size_t query = 0;
+    for (int rows = plan.spec.group(); rows <= plan.decode_rows; rows += plan.spec.group())
+        query = std::max(query, query_floats(plan, rows));
+    const size_t few = query + R * (vs + weights + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
                        2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
     const size_t panel = lanes * (ks + vs + 3) + 128;

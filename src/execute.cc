@@ -95,6 +95,7 @@ void Run::start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
         map_mask();
         schedule_.build(*attention_plan, attention);
         states_.resize(schedule_.states(), attention_plan->value_stride);
+        queries_.reset(*attention_plan, schedule_);
         count_parts();
         scratch_floats_ = std::max(scratch_floats_, scratch_floats(*attention_plan));
     }
@@ -148,30 +149,31 @@ void Run::run_item(int phase, int64_t index, int64_t following, int worker) {
     if (phase == kRead) return reader_.run_item(index, scratch);
     if (phase == kScan) return mask_map_.run_item(index);
     const Item item = schedule_.item(index);
-    attend_item(item, following, scratch);
-    if (item.parts > 1) merge_after(item, scratch);
+    int64_t items = 0;
+    const int64_t merge = item.parts > 1 ? schedule_.merge_of(item, &items) : 0;
+    attend_item(item, following, merge, scratch);
+    if (item.parts > 1) merge_after(merge, items, scratch);
 }
 
 // Parts are merged in their order, whoever does it.
-void Run::merge_after(const Item& item, Scratch& scratch) {
-    int64_t items = 0;
-    const int64_t merge = schedule_.merge_of(item, &items);
+void Run::merge_after(int64_t merge, int64_t items, Scratch& scratch) {
     if (done_[size_t(merge)].fetch_add(1, std::memory_order_acq_rel) + 1 < items) return;
     scratch.reset();
     float* merged = scratch.floats(size_t(attention_plan_->value_stride));
     merge_item(*attention_plan_, attention, schedule_.merge(merge), states_, merged);
 }
 
-void Run::attend_item(const Item& item, int64_t following, Scratch& scratch) {
+void Run::attend_item(const Item& item, int64_t following, int64_t merge, Scratch& scratch) {
     const AttentionPlan& plan = *attention_plan_;
     const int group = plan.spec.group();
     if (!plan.target->jit()) {
         for (int64_t row = item.row_begin; row < item.row_end; ++row)
             portable::attend_row(attention, item.b, row / group, item.kv_head * group + int(row % group));
-    } else if (attention.queries(item.b) * group <= jit::kMaxDecodeRows) {
+    } else if (attention.queries(item.b) * group <= plan.decode_rows) {
         Item next;
         if (following >= 0) next = schedule_.item(following);
-        attend_rows(plan, attention, item, following < 0 ? nullptr : &next, scratch, states_);
+        attend_rows(plan, attention, item, following < 0 ? nullptr : &next, queries_, merge, scratch,
+                    states_);
     } else {
         attend_tiles(plan, attention, item, scratch, states_);
     }

@@ -9,6 +9,7 @@
 
 #include "src/append.h"
 #include "src/arena.h"
+#include "src/attend_query_rows.h"
 #include "src/copy.h"
 #include "src/plan.h"
 #include "src/project.h"
@@ -114,10 +115,10 @@ private:
         int64_t begin = 0, end = 0;
     };
     Items take(int phase, int threads);
-    void attend_item(const Item& item, int64_t following, Scratch& scratch);
+    void attend_item(const Item& item, int64_t following, int64_t merge, Scratch& scratch);
     void map_mask();
     void count_parts();
-    void merge_after(const Item& item, Scratch& scratch);
+    void merge_after(int64_t merge, int64_t items, Scratch& scratch);
 
     std::shared_ptr<Context> context_;
     const AppendPlan* append_plan_ = nullptr;
@@ -128,6 +129,7 @@ private:
     bool scans_ = false;  // the map in a phase of its own, as it is not small
     Schedule schedule_;
     States states_;
+    SharedQueries queries_;
     std::vector<std::atomic<int64_t>> done_;  // of each merge: items that have written their states
     size_t scratch_floats_ = 0;
     std::atomic<int64_t> next_[kPhases] = {};

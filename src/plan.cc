@@ -48,7 +48,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     plan->tile_weight_groups = tile_values.words() ? values.groups() : 0;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
-        for (int rows = spec.group(); rows <= jit::kMaxDecodeRows; rows += spec.group()) {
+        for (int rows = spec.group(); rows <= plan->decode_rows; rows += spec.group()) {
             jit::RowKey k = keys, v = values;
             k.rows = v.rows = rows;
             k.products = key_products(k, spec.precision);
@@ -88,6 +88,7 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (jit::folds_scales(values)) plan->weight_stride = 2 * values.scales_stride();  // words, or float
     if (lower && token_block_info(keys.format.type)) plan->query_order = jit::token_word_order(keys);
     if (token_block_info(values.format.type)) plan->weight_stride = 2 * values.groups();
+    plan->decode_rows = most_decode_rows(spec, target);
     choose_tiles(plan);
     return make_kernels(plan, keys, values, cache);
 }

@@ -13,7 +13,7 @@ namespace quire {
 
 // Key ranges are split at fixed positions of a sequence, so that a result never depends on threads or batch.
 constexpr int64_t kDecodeSplit = 512;  // keys, a multiple of jit::kBlock
-constexpr int64_t kTileSplit = 4096;   // keys, for short queries of more than kMaxDecodeRows rows
+constexpr int64_t kTileSplit = 4096;   // keys, for short queries of more rows than decode takes
 constexpr int kMaxTileRows = 384;      // query rows that share one packing of K and V
 
 // Of the query, beside keys of bytes (jit/byte_loader.h).
@@ -34,6 +34,7 @@ struct AttentionPlan {
     std::vector<int> byte_order;   // of the bytes of keys (jit/byte_loader.h), where some kernel takes them
     jit::FoursForm fours[2];       // of keys in fours, where some kernel takes them: of one byte, of two
     int weight_stride = 0;         // of weights, in pairs of words
+    int decode_rows = 0;           // most query rows of the next
     int tile_rows = 0;             // query rows of a work item, a multiple of panel_rows
     int panel_vecs = 0;            // widest panel
     int tile_keys = 0;             // keys packed at a time

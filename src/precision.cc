@@ -161,6 +161,12 @@ jit::Products value_tile_products(const jit::RowKey& key, quire_precision precis
     return tile_products(key, precision, jit::has_tile_value_words(key), {2, 4});
 }
 
+int most_decode_rows(const AttentionSpec& spec, const Target& target) {
+    constexpr int kFew = 12, kLargeHead = 256;
+    if (target.vector_bits != 512) return kFew;
+    return spec.precision == QUIRE_PRECISION_HIGHEST || spec.D <= kLargeHead ? jit::kMaxDecodeRows : kFew;
+}
+
 std::string precision_note(const AttentionSpec& spec, const Target& target) {
     if (spec.precision == QUIRE_PRECISION_HIGHEST) return "";
     const auto side = [&](Side of, const quire_format& format, int dim,
@@ -171,7 +177,7 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
             if (chosen == jit::Products::words || chosen == jit::Products::two_bytes) high += rows + " ";
             if (chosen == jit::Products::bytes || chosen == jit::Products::bfloats) medium += rows + " ";
         };
-        for (int r = spec.group(); target.jit() && r <= jit::kMaxDecodeRows; r += spec.group())
+        for (int r = spec.group(); target.jit() && r <= most_decode_rows(spec, target); r += spec.group())
             add(products({&target, format, dim, r}, spec.precision), std::to_string(r));
         if (target.jit())
             add(of_tiles({&target, jit::taken_format(format, of), dim, 0}, spec.precision), "more");

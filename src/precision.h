@@ -13,6 +13,10 @@ jit::Products value_products(const jit::RowKey& values, quire_precision precisio
 jit::Products key_tile_products(const jit::RowKey& keys, quire_precision precision);
 jit::Products value_tile_products(const jit::RowKey& values, quire_precision precision);
 
+// Most query rows of decode; more are tiles' (of 8 or 16 rows a vector). Integer products of large heads read
+// so much of the query for each key that with many rows it does not stay in L1 beside them.
+int most_decode_rows(const AttentionSpec& spec, const Target& target);
+
 // A line for the plan's notes: what runs at which precision; empty for `highest`.
 std::string precision_note(const AttentionSpec& spec, const Target& target);
 

@@ -38,7 +38,7 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
         Sequence s{items_, merges_, states_, problem.queries(b) * group_, 0, 0, kWhole, 1};
         if (!plan.target->jit()) {
             s.block_rows = group_;
-        } else if (s.rows <= jit::kMaxDecodeRows) {
+        } else if (s.rows <= plan.decode_rows) {
             s.block_rows = std::max<int64_t>(s.rows, 1);
             s.split = kDecodeSplit;
         } else {

@@ -138,8 +138,9 @@ TEST(NumericsPrecision, QuickNote) {
     spec.value_format = plain_format(QUIRE_F16);
     spec.precision = QUIRE_PRECISION_MEDIUM;
     const std::string rest = "; all else runs as highest\n";
-    EXPECT_EQ(precision_note(spec, *find_target("avx512_vnni_bf16")),
-              "precision: keys medium for 4 8 12 more query rows, values medium for more query rows" + rest);
+    EXPECT_EQ(
+        precision_note(spec, *find_target("avx512_vnni_bf16")),
+        "precision: keys medium for 4 8 12 16 more query rows, values medium for more query rows" + rest);
     EXPECT_EQ(precision_note(spec, *find_target("avx2")),
               "precision: keys high for 4 8 12 more query rows, values highest" + rest);
     spec.key_format = plain_format(QUIRE_F32);

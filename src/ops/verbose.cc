@@ -90,7 +90,7 @@ void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNam
     for (int64_t b = 0; b < p.B; ++b) {
         const int64_t rows = p.queries(b) * plan.spec.group();
         if (rows == 0) continue;
-        if (rows <= jit::kMaxDecodeRows) {
+        if (rows <= plan.decode_rows) {
             if (p.num_terms) names->add(plan.decode_bias[rows]);
             if (!p.num_terms || p.mask_map) names->add(plan.decode[rows]);
             continue;

@@ -1,0 +1,128 @@
+#include "src/attend_query_rows.h"
+
+#include <algorithm>
+
+#include "jit/byte_loader.h"
+
+namespace quire {
+namespace {
+
+// Of one row, in bytes of a query, numbers of starts and of factors.
+struct Sizes {
+    size_t query, starts, factors;
+};
+
+Sizes byte_sizes(const AttentionPlan& plan) {
+    const quire_format& format = plan.spec.key_format;
+    const size_t lanes = size_t(plan.target->lanes()), span = size_t(jit::byte_span(format));
+    const size_t starts = plan.byte_order.size() / 4 / size_t(jit::byte_parts(format));
+    return {plan.byte_order.size(), starts, (starts / lanes + span - 1) / span * lanes};
+}
+
+Sizes four_sizes(const jit::FoursForm& form) {
+    const size_t lanes = size_t(form.lanes), sums = size_t(form.sums()) * lanes;
+    return {size_t(form.vectors()) * lanes * 4, sums, form.digits == 1 ? sums : 1};
+}
+
+const jit::FoursForm* fours_of(const AttentionPlan& plan, jit::Products products) {
+    if (products == jit::Products::two_bytes) return &plan.fours[1];
+    return products == jit::Products::bytes && plan.fours[0].digits ? &plan.fours[0] : nullptr;
+}
+
+Sizes sizes_of(const AttentionPlan& plan, jit::Products products) {
+    if (const jit::FoursForm* fours = fours_of(plan, products)) return four_sizes(*fours);
+    if (products == jit::Products::bytes) return byte_sizes(plan);
+    if (products == jit::Products::words) return {plan.query_order.size() * 2, 0, 1};
+    return {size_t(plan.key_stride) * 4, 0, 0};
+}
+
+constexpr size_t kRoom = 3;  // behind the factors of words (jit/args.h)
+size_t whole_lines(size_t floats) { return (floats + 15) / 16 * 16; }
+
+// The arrays of `rows` rows, one behind the other.
+struct Arrays {
+    Arrays(const Sizes& of, int64_t rows, float* memory)
+        : sizes(of),
+          query(reinterpret_cast<char*>(memory)),
+          starts(reinterpret_cast<int32_t*>(memory + whole_lines(size_t(rows) * of.query / 4))),
+          factors(reinterpret_cast<float*>(starts) + whole_lines(size_t(rows) * of.starts)),
+          floats(size_t(factors - memory) + whole_lines(size_t(rows) * of.factors + kRoom)) {}
+    QueryRows rows() const { return {query, factors, starts}; }
+
+    Sizes sizes;
+    char* query;
+    int32_t* starts;
+    float* factors;
+    size_t floats;
+};
+
+void prepare_row(const AttentionPlan& plan, jit::Products products, const float* row, size_t r,
+                 const Arrays& to) {
+    char* const query = to.query + r * to.sizes.query;
+    float* const factors = to.factors + r * to.sizes.factors;
+    const QueryBytes bytes{reinterpret_cast<int8_t*>(query), to.starts + r * to.sizes.starts, factors};
+    if (const jit::FoursForm* fours = fours_of(plan, products))
+        query_to_fours(*fours, row, bytes);
+    else if (products == jit::Products::bytes)
+        query_to_bytes(plan, row, bytes);
+    else if (products == jit::Products::words)
+        *factors = query_to_words(plan, row, reinterpret_cast<int16_t*>(query));
+    else
+        std::copy(row, row + plan.key_stride, reinterpret_cast<float*>(query));
+}
+
+jit::Products products_of(const AttentionPlan& plan, int64_t rows) { return plan.decode[rows].query; }
+
+}  // namespace
+
+size_t query_floats(const AttentionPlan& plan, int64_t rows) {
+    return Arrays(sizes_of(plan, products_of(plan, rows)), rows, nullptr).floats;
+}
+
+QueryRows prepare_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
+                        float* memory) {
+    const int64_t rows = item.row_end - item.row_begin;
+    const jit::Products products = products_of(plan, rows);
+    const Arrays arrays(sizes_of(plan, products), rows, memory);
+    const float factor = query_factor(plan.spec);
+    float row[kMostHeadDim + 16] = {};  // padded to whole vectors
+    for (int64_t r = 0; r < rows; ++r) {
+        load_numbers(plan.spec.type, query_at(p, item, item.row_begin + r), plan.spec.D, row);
+        for (int d = 0; d < plan.spec.D; ++d) row[d] *= factor;
+        prepare_row(plan, products, row, size_t(r), arrays);
+    }
+    return arrays.rows();
+}
+
+void SharedQueries::reset(const AttentionPlan& plan, const Schedule& schedule) {
+    stride_ = 0;
+    const int64_t count = plan.target->jit() ? schedule.merges() : 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t rows = schedule.merge(i).row_end;
+        if (rows <= plan.decode_rows) stride_ = std::max(stride_, query_floats(plan, rows));
+    }
+    if (stride_ == 0) return;
+    memory_.reserve(size_t(count) * stride_);
+    memory_.reset();
+    first_ = memory_.floats(size_t(count) * stride_);
+    if (states_.size() < size_t(count)) states_ = std::vector<std::atomic<char>>(size_t(count));
+    for (int64_t i = 0; i < count; ++i) states_[size_t(i)].store(kNone, std::memory_order_relaxed);
+}
+
+QueryRows SharedQueries::get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                             int64_t merge, float* own) {
+    std::atomic<char>& state = states_[size_t(merge)];
+    float* const shared = first_ + size_t(merge) * stride_;
+    char was = state.load(std::memory_order_acquire);
+    if (was == kReady) {
+        const int64_t rows = item.row_end - item.row_begin;
+        return Arrays(sizes_of(plan, products_of(plan, rows)), rows, shared).rows();
+    }
+    if (was != kNone || !state.compare_exchange_strong(was, kBegun, std::memory_order_relaxed))
+        return prepare_query(plan, problem, item, own);
+    const QueryRows rows = prepare_query(plan, problem, item, shared);
+    state.store(kReady, std::memory_order_release);
+    return rows;
+}
+
+}  // namespace quire
