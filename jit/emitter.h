@@ -77,6 +77,10 @@ public:
     void store_f32(const RegExp& at, const Vec& v, int n);
     // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on.
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
+    // Keeps what load_lanes needs for an index like this in a register, where one of at least `spare` + 1 is
+    // free: on targets with 512 bits it is a load less each time. Until drop_held().
+    void hold_lanes(const std::vector<int>& index, int spare);
+    void drop_held();
     // The same of lanes first, first + 4 .. (first < 4), on targets with 512 bits; the others stay.
     void load_lanes_of_four(const Vec& v, const RegExp& at, const std::vector<int>& index, int first);
     // lanes() / run floats, each in `run` lanes (2, 4 .. lanes()) that follow each other.
@@ -220,6 +224,7 @@ private:
 
     std::vector<std::string> vec_names_, gpr_names_;
     std::map<std::vector<uint32_t>, Label> pool_;
+    std::map<std::vector<uint32_t>, Vec> held_;
     std::vector<uint8_t> buffer_;
 };
 

@@ -33,6 +33,8 @@ void Emitter::load_f32(const Vec& v, const RegExp& at, int n) {
 void Emitter::load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order) {
     const Xbyak::Ymm wide(v.getIdx(), is_512() ? Xbyak::Operand::ZMM : Xbyak::Operand::YMM,
                           target_.vector_bits);
+    const auto held = held_.find(order);
+    if (held != held_.end()) return vpermps(wide, Xbyak::Zmm(held->second.getIdx()), ptr[at]);
     vmovups(v, constant(order));
     vpermps(wide, wide, ptr[at]);
 }
@@ -88,6 +90,21 @@ void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>&
     const Xbyak::Ymm y(v.getIdx());  // vpermps of memory takes two cycles on Zen 3, this one
     vbroadcastsd(y, ptr[at + low * 4]);
     vpermilps(y, y, constant(order));
+}
+
+void Emitter::hold_lanes(const std::vector<int>& index, int spare) {
+    if (!is_512() || index.front() == index.back()) return;
+    std::vector<uint32_t> order;
+    for (int i : index) order.push_back(uint32_t(i - index.front()));
+    const auto free = std::count(vec_names_.begin(), vec_names_.end(), "");
+    if (free <= spare || held_.count(order)) return;
+    held_[order] = vec("order");
+    vmovups(held_[order], constant(order));
+}
+
+void Emitter::drop_held() {
+    for (const auto& held : held_) free(held.second);
+    held_.clear();
 }
 
 void Emitter::load_lanes_of_four(const Vec& v, const RegExp& at, const std::vector<int>& index, int first) {

@@ -110,8 +110,10 @@ private:
     int pair_bytes() const { return key_.weight_stride() * 4; }
     int turn_bytes() const override { return kUnroll / 2 * pair_bytes(); }
 
-    void emit_begin(const std::vector<Vec>& acc, const Pass&) override {
+    void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
         for (const Vec& v : acc) zero(v);
+        for (int w = 0; w < pass.width; ++w)
+            hold_lanes(loader_->value_groups(pass.vec + w), pass.width + kMostTemps);
     }
 
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
@@ -147,6 +149,7 @@ private:
 
     void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
         stage("end of the pass");
+        drop_held();
         for (int r = 0; r < pass.rows; ++r)
             for (int w = 0; w < pass.width; w += step()) {
                 const Vec* sums = &acc[size_t(r * pass.width + w)];
@@ -176,6 +179,7 @@ private:
         }
     }
 
+    static constexpr int kMostTemps = 4;  // beside the values: the weights, the loader's, the products'
     const std::unique_ptr<WordLoader> loader_;
     const Gpr second_ = gpr("second row");
 };

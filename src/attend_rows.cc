@@ -20,7 +20,7 @@ struct RowsState {
     int16_t* weights;                  // as jit::WeightsArgs, values of words
     float* weight_factors;             // as well
     float *scores, *bias;              // [R][kBlock]
-    float *key_scales, *value_scales;  // [kBlock][scale stride]
+    float* scales;                     // [kBlock][scale stride], of the keys, then of the values
     float *max, *sum, *rescale;        // [R]
     jit::RowBounds* bounds;            // [R] keys of a block that a row sees
     float* numbers;                    // as jit::QkArgs
@@ -38,8 +38,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.weight_factors = scratch.floats(R * size_t(plan.weight_stride) + 16);
     s.scores = scratch.floats(R * kBlock);
     s.bias = scratch.floats(R * kBlock);
-    s.key_scales = scratch.floats(kBlock * size_t(plan.key_scale_stride) + 16);
-    s.value_scales = scratch.floats(kBlock * size_t(plan.value_scale_stride) + 16);
+    s.scales = scratch.floats(kBlock * size_t(std::max(plan.key_scale_stride, plan.value_scale_stride)) + 16);
     s.max = scratch.floats(R);
     s.sum = scratch.floats(R);
     s.rescale = scratch.floats(R);
@@ -139,8 +138,8 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
             std::fill(bias + block.count, bias + padded, 0.f);
         }
     }
-    if (kernels.key_scales) kernels.key_scales({block.key_scale, s.key_scales, padded});
-    kernels.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.key_scales, s.scores, padded,
+    if (kernels.key_scales) kernels.key_scales({block.key_scale, s.scales, padded});
+    kernels.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.scales, s.scores, padded,
                 after_keys(plan, block, next), s.numbers});
     const jit::NextRows after = after_values(plan, next);
     prefetch_first(plan, after);
@@ -149,14 +148,14 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (p.dropout)
         for (int64_t r = 0; r < rows; ++r)
             drop(p, item, item.row_begin + r, block.begin, block.count, s.scores + r * kBlock, 1);
-    if (kernels.value_scales) kernels.value_scales({block.value_scale, s.value_scales, padded});
-    clear_dead_scales(plan, block, s.value_scales);
+    if (kernels.value_scales) kernels.value_scales({block.value_scale, s.scales, padded});
+    clear_dead_scales(plan, block, s.scales);
     const char* const* values = near_rows(plan, p, block, s);
     if (kernels.weights) {
-        kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});
+        kernels.weights({s.scores, s.scales, s.weights, s.weight_factors, padded});
         kernels.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, after, s.numbers});
     } else {
-        kernels.pv({s.scores, values, s.value_scales, s.rescale, s.output, padded, after, s.numbers});
+        kernels.pv({s.scores, values, s.scales, s.rescale, s.output, padded, after, s.numbers});
     }
 }
 

@@ -18,10 +18,10 @@ namespace {
 // more, and for next to nothing precision is not given up.
 constexpr double kWorthIt = 0.92, kTilesWorthIt = 0.85;
 
-// Cycles of vector operations: multiplications have two pipes, all together three, and where they are 512
-// bits wide the same two.
+// Cycles of vector operations: multiplications have two pipes, all together three (Zen 3), or with 512 bits
+// four (Zen 5; Zen 4 takes twice as long for either).
 double cycles(const Target& target, double multiplications, double others) {
-    const double pipes = target.vector_bits == 512 ? 2 : 3;
+    const double pipes = target.vector_bits == 512 ? 4 : 3;
     return std::max(multiplications / 2, (multiplications + others) / pipes);
 }
 
@@ -105,7 +105,8 @@ double word_cycles_of_fours(const jit::RowKey& key) { return cycles_of_fours(key
 double word_cycles_of_values(const jit::RowKey& key) {
     const double vectors = double(key.weight_stride()) / key.target->lanes(), rows = key.rows;
     const double addition = key.target->vnni ? 0 : 1, interleave = is_of_nibbles(key.format) ? 2.5 : 2;
-    const double mixed = scale_group(key.format) % key.target->lanes() == 0 ? 0 : rows;
+    const double permuted = key.target->vector_bits == 512 ? rows / 2 : rows;  // weights, for two vectors
+    const double mixed = scale_group(key.format) % key.target->lanes() == 0 ? 0 : permuted;
     const double multiplications = key.vecs() * rows + vectors * (2 + 2 * rows) + rows / 2;
     const double others =
         key.vecs() * (interleave + mixed + addition * rows) + vectors * (2 + 6 * rows) + rows / 2;
