@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "jit/args.h"
 #include "src/format.h"
 #include "src/target.h"
 
@@ -17,6 +18,9 @@ inline const char* products_name(Products products) {
     constexpr const char* kNames[] = {"", "_words", "_bytes", "_bfloats", "_two_bytes"};
     return kNames[int(products)];
 }
+
+// Query rows that decode kernels have registers for, and gain by.
+inline int most_decode_rows(const Target& target) { return target.vector_bits == 512 ? kMaxDecodeRows : 12; }
 
 // Kernels over the rows of one side of the cache (keys or values).
 struct RowKey {

@@ -16,21 +16,21 @@ constexpr float kLog2e = 1.44269504f;
 
 struct RowsState {
     QueryRows query;
-    float* output;                     // [R][V]
-    int16_t* weights;                  // as jit::WeightsArgs, values of words
-    float* weight_factors;             // as well
-    float *scores, *bias;              // [R][kBlock]
-    float* scales;                     // [kBlock][scale stride], of the keys, then of the values
-    float *max, *sum, *rescale;        // [R]
-    jit::RowBounds* bounds;            // [R] keys of a block that a row sees
-    float* numbers;                    // as jit::QkArgs
-    char* values;                      // [kBlock] rows of a block that are copied
-    const char** value_rows;           // [kBlock] addresses of those
-    RowAddresses* addresses;           // [2]: this block and the next
+    float* output;               // [R][V]
+    int16_t* weights;            // as jit::WeightsArgs, values of words
+    float* weight_factors;       // as well
+    float *scores, *bias;        // [R][kBlock]
+    float* scales;               // [kBlock][scale stride], of the keys, then of the values
+    float *max, *sum, *rescale;  // [R]
+    jit::RowBounds* bounds;      // [R] keys of a block that a row sees
+    float* numbers;              // as jit::QkArgs
+    char* values;                // [kBlock] rows of a block that are copied
+    const char** value_rows;     // [kBlock] addresses of those
+    RowAddresses* addresses;     // [2]: this block and the next
 };
 
 RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
-    constexpr size_t R = jit::kMaxDecodeRows;
+    const size_t R = size_t(plan.decode_rows);
     RowsState s;
     scratch.reset();
     s.output = scratch.floats(R * size_t(plan.value_stride));

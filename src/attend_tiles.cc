@@ -328,7 +328,8 @@ size_t scratch_floats(const AttentionPlan& plan) {
     if (!plan.target->jit()) return 0;
     const size_t ks = size_t(plan.key_stride), vs = size_t(plan.value_stride);
     const size_t kss = size_t(plan.key_scale_stride), vss = size_t(plan.value_scale_stride);
-    const size_t R = jit::kMaxDecodeRows, lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
+    const size_t R = size_t(plan.decode_rows), lanes = size_t(plan.panel_rows()),
+                 keys = size_t(plan.tile_keys);
     const size_t addresses = sizeof(RowAddresses) / 4 + 16;
     const size_t weights = size_t(plan.weight_stride) * (jit::kBlock / 2 + 1);
     size_t query = 0;

@@ -18,10 +18,10 @@ namespace {
 // more, and for next to nothing precision is not given up.
 constexpr double kWorthIt = 0.92, kTilesWorthIt = 0.85;
 
-// Cycles of vector operations: multiplications have two pipes, all together three (Zen 3), or with 512 bits
-// four (Zen 5; Zen 4 takes twice as long for either).
+// Cycles of vector operations: multiplications have two pipes, all together three (Zen 3); with 512 bits the
+// same two (Intel), or four (Zen 5; Zen 4 takes twice as long for either), which have bfloat16.
 double cycles(const Target& target, double multiplications, double others) {
-    const double pipes = target.vector_bits == 512 ? 4 : 3;
+    const double pipes = target.bf16 ? 4 : target.vector_bits == 512 ? 2 : 3;
     return std::max(multiplications / 2, (multiplications + others) / pipes);
 }
 
@@ -159,13 +159,15 @@ jit::Products key_tile_products(const jit::RowKey& key, quire_precision precisio
 
 // Each group's weights of two keys: two products, conversions, and two operations that join them.
 jit::Products value_tile_products(const jit::RowKey& key, quire_precision precision) {
-    return tile_products(key, precision, jit::has_tile_value_words(key), {2, 4});
+    constexpr int kLeastGroup = 16;  // weights of smaller ones would take 1.5 MB with heads of 1024
+    const bool words = jit::has_tile_value_words(key) && scale_group(key.format) >= kLeastGroup;
+    return tile_products(key, precision, words, {2, 4});
 }
 
 int most_decode_rows(const AttentionSpec& spec, const Target& target) {
-    constexpr int kFew = 12, kLargeHead = 256;
-    if (target.vector_bits != 512) return kFew;
-    return spec.precision == QUIRE_PRECISION_HIGHEST || spec.D <= kLargeHead ? jit::kMaxDecodeRows : kFew;
+    const int large = spec.precision == QUIRE_PRECISION_HIGHEST ? 576 : 256;
+    return std::min(jit::most_decode_rows(target),
+                    std::max(spec.D, spec.Dv) <= large ? jit::kMaxDecodeRows : 12);
 }
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {

@@ -386,7 +386,7 @@ TEST(KernelsDecode, QuickShapesOfBytes) { check_shapes({&best_target()}, 3, jit:
 // Each number of rows has code of its own, by the registers that it takes.
 TEST(KernelsDecode, EveryRowCount) {
     for (const Target* target : jit_targets())
-        for (int rows = 1; rows <= jit::kMaxDecodeRows; ++rows)
+        for (int rows = 1; rows <= jit::most_decode_rows(*target); ++rows)
             for (const RowShape& shape : {RowShape{plain_format(QUIRE_F32), 72},
                                           {plain_format(QUIRE_F16), 45},
                                           {quantised(QUIRE_INT8, 8, QUIRE_F16), 128},
@@ -419,7 +419,7 @@ TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
                 for (int group = 4; target->jit() && group <= dim; group += 4) {
                     const jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0,
                                           jit::Products::words};
-                    for (int rows = 1; dim % group == 0 && rows <= jit::kMaxDecodeRows; ++rows)
+                    for (int rows = 1; dim % group == 0 && rows <= jit::most_decode_rows(*target); ++rows)
                         for (const jit::Products products :
                              {jit::Products::words, jit::Products::bytes, jit::Products::two_bytes}) {
                             jit::RowKey keys = key, values = key;
