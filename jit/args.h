@@ -155,6 +155,29 @@ struct TileQkArgs {
     const float* factors;  // [W * L] of the query's words
 };
 
+// Rows of numbers <-> columns, query rows in the lanes; one vector of rows.
+struct TileRowsArgs {         // query rows -> columns
+    const char* const* rows;  // [L] of the query's type
+    float* columns;           // [D][stride], L of each written: rows * factor
+    int64_t stride;           // bytes
+    float factor;
+};
+
+struct TileColumnsArgs {   // columns -> output rows
+    const float* columns;  // [Dv][stride]
+    int64_t stride;        // bytes
+    const float* factors;  // [L]
+    char* const* rows;     // [L] of the output's type, written: columns * factors
+    float* poison;         // [L], written: NaN where a row got an Inf or NaN, else 0
+};
+
+struct TileQueryArgs {     // columns -> what the products of keys take that are not of floats
+    const float* columns;  // [D][L]
+    void* query;           // as TileQkArgs::query, of L rows
+    int64_t stride;        // bytes
+    float* factors;        // [L] of words, written
+};
+
 struct TileBiasArgs {         // rows of an additive mask -> TileSoftmaxArgs::bias
     const char* const* rows;  // [L] of the mask's type, at any address
     float* bias;              // [N][stride], L of each written, in log2 units; -Inf stays, nothing becomes it

@@ -16,6 +16,8 @@ namespace {
 
 constexpr float kLog2e = 1.44269504f;
 
+constexpr int kMostLanes = 16;
+
 struct Panel {
     int64_t row_begin, rows;  // first query row of the sequence, rows in use
     int vecs, lanes;          // width: vectors, and lanes of them all
@@ -23,6 +25,7 @@ struct Panel {
     float *query, *output;    // [D][lanes] or as jit::TileQkArgs says, [Dv rounded up][lanes]
     float* factors;           // [lanes] of the words
     float *max, *sum;         // [lanes]
+    bool begun, written;
 };
 
 struct TileState {
@@ -36,7 +39,8 @@ struct TileState {
     float *scores, *bias;               // [tile_keys][panel lanes]
     float *rescale, *slope, *distance;  // [panel lanes]
     int32_t *begin, *end;               // [panel lanes]
-    float* rows;                        // [5][row_stride] query rows as f32 or rounded, output rows
+    float* columns;                     // [D][L] query rows before they are rounded
+    float* spare_row;                   // [Dv], written by lanes without a row
     float* bias_rows;                   // [4][kTileKeys]
     const char** mask_rows;             // [panel lanes]
     RowAddresses* addresses;
@@ -52,8 +56,10 @@ size_t weight_pairs(const AttentionPlan& plan) {
     return size_t(plan.tile_weight_groups) * jit::kTileKeys / 2 * size_t(plan.panel_rows());
 }
 
-// Floats of one of TileState::rows.
-size_t row_stride(const AttentionPlan& plan) { return size_t(std::max(plan.key_stride, plan.value_stride)); }
+// Floats of TileState::columns.
+size_t column_floats(const AttentionPlan& plan) {
+    return plan.panel.query ? size_t(plan.spec.D * plan.target->lanes()) : 0;
+}
 
 size_t max_panels(const AttentionPlan& plan) { return size_t(plan.tile_rows / plan.panel_rows()); }
 
@@ -79,71 +85,27 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.distance = scratch.floats(lanes);
     s.begin = scratch.array<int32_t>(lanes);
     s.end = scratch.array<int32_t>(lanes);
-    s.rows = scratch.floats(5 * row_stride(plan));
+    s.columns = scratch.floats(column_floats(plan));
+    s.spare_row = scratch.floats(size_t(plan.value_stride));
     s.bias_rows = scratch.floats(4 * jit::kTileKeys);
     s.mask_rows = scratch.array<const char*>(lanes);
     s.addresses = scratch.array<RowAddresses>(1);
     return s;
 }
 
-void prefetch_row(const char* row, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
-}
-
-// A query row as f32: where it lies, or in `room`.
-const UnalignedFloat* query_numbers(const AttentionSpec& spec, const char* from, float* room) {
-    if (spec.type == QUIRE_F32) return reinterpret_cast<const UnalignedFloat*>(from);
-    load_numbers(spec.type, from, spec.D, room);
-    return room;
-}
-
-// A query row times `factor` into `to`, as the products of keys take it where they are not of floats; returns
-// what the scores are then to be multiplied by (of words).
-float round_query(const AttentionPlan& plan, const UnalignedFloat* row, float factor, float* to) {
-    auto* const pairs = reinterpret_cast<int16_t*>(to);
-    switch (plan.pack.key_products) {
-        case jit::Products::words:
-            return factor * round_to_words(row, plan.spec.D, jit::swaps_middle(plan.spec.key_format), pairs);
-        case jit::Products::bytes:
-            query_to_tile_bytes(plan, row, factor, reinterpret_cast<uint32_t*>(to));
-            return 0;
-        default: round_to_bfloats(row, plan.spec.D, factor, pairs); return 0;
-    }
-}
-
-// 32-bit lanes of such a row.
-int rounded_lanes(const AttentionPlan& plan) {
-    const int D = plan.spec.D;
-    if (plan.pack.key_products != jit::Products::bytes) return (D + 1) / 2;
-    return D / 4 + D / plan.tile_bytes.part * plan.tile_bytes.numbers;
-}
-
-// The query transposed: [D][lanes], or [rounded_lanes][lanes]; lanes without a row are 0.
+// The query in the lanes, as jit::TileQkArgs says; lanes without a row get the last one.
 void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 const TileState& s) {
-    const AttentionSpec& spec = plan.spec;
-    const bool rounded = plan.pack.key_products != jit::Products::floats;
-    const float factor = query_factor(spec);
-    for (int64_t first = 0; first < panel.lanes; first += 4) {
-        for (int64_t r = first + 4; r < std::min(first + 8, panel.rows); ++r)
-            prefetch_row(query_at(p, item, panel.row_begin + r), bytes_of(spec.type, spec.D));
-        const UnalignedFloat* rows[4];
-        for (int64_t r = 0; r < 4; ++r) {
-            float* row = s.rows + size_t(r) * row_stride(plan);
-            rows[r] = row;
-            panel.factors[first + r] = 0;
-            if (first + r >= panel.rows) {
-                std::fill(row, row + spec.D, 0.f);
-                continue;
-            }
-            const char* from = query_at(p, item, panel.row_begin + first + r);
-            rows[r] = query_numbers(spec, from, rounded ? s.rows + 4 * row_stride(plan) : row);
-            if (!rounded) continue;
-            panel.factors[first + r] = round_query(plan, rows[r], factor, row);
-            rows[r] = row;
-        }
-        rounded ? rows_to_columns(rows, rounded_lanes(plan), panel.query + first, panel.lanes)
-                : rows_to_columns(rows, spec.D, factor, panel.query + first, panel.lanes);
+    const jit::PanelKernels& kernels = plan.panel;
+    const int lanes = plan.target->lanes();
+    const int64_t stride = panel.lanes * int64_t(sizeof(float)), whole = lanes * int64_t(sizeof(float));
+    for (int64_t first = 0; first < panel.lanes; first += lanes) {
+        const char* rows[kMostLanes];
+        for (int64_t r = 0; r < lanes; ++r)
+            rows[r] = query_at(p, item, panel.row_begin + std::min(first + r, panel.rows - 1));
+        kernels.rows({rows, kernels.query ? s.columns : panel.query + first, kernels.query ? whole : stride,
+                      query_factor(plan.spec)});
+        if (kernels.query) kernels.query({s.columns, panel.query + first, stride, panel.factors + first});
     }
 }
 
@@ -163,13 +125,18 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         panel.output = scratch.floats(size_t(plan.value_stride * panel.lanes));
         panel.max = scratch.floats(size_t(panel.lanes));
         panel.sum = scratch.floats(size_t(panel.lanes));
-        std::fill(panel.max, panel.max + panel.lanes, -INFINITY);
-        std::fill(panel.sum, panel.sum + panel.lanes, 0.f);
-        std::fill(panel.output, panel.output + plan.value_stride * panel.lanes, 0.f);
+        panel.begun = panel.written = false;
         p.visible(item.b, row / group, (row + panel.rows - 1) / group, &panel.any, &panel.all);
-        load_query(plan, p, item, panel, *s);
         row += panel.rows;
     }
+}
+
+// What a panel is before its first tile, made when that is at hand: it is in the caches then.
+void begin_panel(const AttentionPlan& plan, Panel* panel) {
+    std::fill(panel->max, panel->max + panel->lanes, -INFINITY);
+    std::fill(panel->sum, panel->sum + panel->lanes, 0.f);
+    std::fill(panel->output, panel->output + plan.value_stride * panel->lanes, 0.f);
+    panel->begun = true;
 }
 
 // Bounds and ALiBi constants of the panel's lanes for the tile at `begin`.
@@ -240,7 +207,7 @@ void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, con
         add_bias_columns(p, item, panel, begin + done, count - done, s.bias + done * panel.lanes, s);
 }
 
-void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
                   int64_t begin, int64_t tile_count, const TileState& s) {
     const int64_t count = std::min(tile_count, panel.any.end - begin);
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
@@ -250,6 +217,10 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const BlockView view =
         p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
     if (!view.seen) return;
+    if (!panel.begun) {
+        begin_panel(plan, &panel);
+        load_query(plan, p, item, panel, s);
+    }
     const jit::TileKernels& kernels = view.bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
     const bool masked = view.ragged || begin < panel.all.begin || begin + count > panel.all.end;
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
@@ -302,24 +273,44 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     if (pack.value_products == jit::Products::words) relate_scales(plan, rows.padded(), s);
 }
 
-void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
-                 const TileState& s, States& states) {
-    for (int64_t r = 0; r < panel.rows; ++r) {
-        const int64_t row = panel.row_begin + r;
-        if (r % 4 == 0)
-            columns_to_rows(panel.output + r, panel.lanes, plan.spec.Dv, s.rows, int64_t(row_stride(plan)));
-        const float* output = s.rows + size_t(r % 4) * row_stride(plan);
+// The output of the lanes from `first` on, or their states.
+void write_lanes(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                 int64_t first, const TileState& s, States& states) {
+    const int lanes = plan.target->lanes();
+    const int64_t used = std::min<int64_t>(panel.rows - first, lanes),
+                  stride = panel.lanes * int64_t(sizeof(float));
+    char* rows[kMostLanes];
+    float factors[kMostLanes], poison[kMostLanes];
+    const auto row_of = [&](int64_t r) { return panel.row_begin + first + r; };
+    for (int64_t r = 0; r < lanes; ++r) {
+        factors[r] = 1;
+        rows[r] = reinterpret_cast<char*>(s.spare_row);
+        if (r >= used) continue;
+        const float max = panel.max[first + r], sum = panel.sum[first + r];
         if (item.parts == 1) {
-            finish_row(p, item, row, panel.max[r], panel.sum[r], output);
+            factors[r] = finish_scale(p, item, row_of(r), max, sum);
+            rows[r] = output_at(p, item, row_of(r));
             continue;
         }
-        const size_t state = size_t(item.state + (row - item.row_begin) * item.parts);
-        states.max[state] = panel.max[r];
-        states.sum[state] = panel.sum[r];
+        const size_t state = size_t(item.state + (row_of(r) - item.row_begin) * item.parts);
+        states.max[state] = max;
+        states.sum[state] = sum;
         float* to = &states.output[state * size_t(plan.value_stride)];
-        std::copy(output, output + plan.spec.Dv, to);
         std::fill(to + plan.spec.Dv, to + plan.value_stride, 0.f);
+        rows[r] = reinterpret_cast<char*>(to);
     }
+    (item.parts == 1 ? plan.panel.output
+                     : plan.panel.states)({panel.output + first, stride, factors, rows, poison});
+    for (int64_t r = 0; item.parts == 1 && r < used; ++r)
+        if (std::isnan(poison[r])) finish_special(p, item, row_of(r));
+}
+
+void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
+                 const TileState& s, States& states) {
+    if (!panel.begun) begin_panel(plan, &panel);  // it sees no key
+    for (int64_t first = 0; first < panel.lanes; first += plan.target->lanes())
+        write_lanes(plan, p, item, panel, first, s, states);
+    panel.written = true;
 }
 
 }  // namespace
@@ -338,7 +329,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t panel = lanes * (ks + vs + 3) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
-                         2 * keys * lanes + 5 * row_stride(plan) + 4 * jit::kTileKeys + 11 * lanes +
+                         2 * keys * lanes + column_floats(plan) + vs + 4 * jit::kTileKeys + 11 * lanes +
                          max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + taken_floats(plan) +
                          1024;
     return std::max(few, tiles);
@@ -355,10 +346,15 @@ void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, co
             continue;
         s.addresses->set(problem.cache, item.b, item.kv_head, begin, count, 0);
         pack_tile(plan, *s.addresses, s);
-        for (int64_t i = 0; i < s.num_panels; ++i)
-            attend_panel(plan, problem, item, s.panels[i], begin, count, s);
+        for (int64_t i = 0; i < s.num_panels; ++i) {
+            Panel& panel = s.panels[i];
+            attend_panel(plan, problem, item, panel, begin, count, s);
+            if (begin + count >= panel.any.end && !panel.written)
+                write_panel(plan, problem, item, panel, s, states);
+        }
     }
-    for (int64_t i = 0; i < s.num_panels; ++i) write_panel(plan, problem, item, s.panels[i], s, states);
+    for (int64_t i = 0; i < s.num_panels; ++i)
+        if (!s.panels[i].written) write_panel(plan, problem, item, s.panels[i], s, states);
 }
 
 }  // namespace quire
