@@ -8,6 +8,7 @@
 
 #include "jit/word_loader.h"
 #include "src/attend.h"
+#include "src/attend_ahead.h"
 #include "src/token_rows.h"
 #include "src/transpose.h"
 
@@ -16,8 +17,6 @@ namespace {
 
 constexpr float kLog2e = 1.44269504f;
 
-constexpr int kMostLanes = 16;
-
 struct Panel {
     int64_t row_begin, rows;  // first query row of the sequence, rows in use
     int vecs, lanes;          // width: vectors, and lanes of them all
@@ -25,6 +24,8 @@ struct Panel {
     float *query, *output;    // [D][lanes] or as jit::TileQkArgs says, [Dv rounded up][lanes]
     float* factors;           // [lanes] of the words
     float *max, *sum;         // [lanes]
+    const char** queries;     // [lanes] rows; lanes without one have the last one's
+    char** outputs;           // [lanes] rows of the output, or of states; or TileState::spare_row
     bool begun, written;
 };
 
@@ -43,7 +44,8 @@ struct TileState {
     float* spare_row;                   // [Dv], written by lanes without a row
     float* bias_rows;                   // [4][kTileKeys]
     const char** mask_rows;             // [panel lanes]
-    RowAddresses* addresses;
+    RowAddresses *addresses, *next;     // of this tile and of the next one
+    Ahead* ahead;
     TakenRows taken;  // of blocks of tokens: keys, then values
 };
 
@@ -90,27 +92,46 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.bias_rows = scratch.floats(4 * jit::kTileKeys);
     s.mask_rows = scratch.array<const char*>(lanes);
     s.addresses = scratch.array<RowAddresses>(1);
+    s.next = scratch.array<RowAddresses>(1);
+    s.ahead = scratch.array<Ahead>(1);
     return s;
 }
 
-// The query in the lanes, as jit::TileQkArgs says; lanes without a row get the last one.
-void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
-                const TileState& s) {
+// The query in the lanes, as jit::TileQkArgs says.
+void load_query(const AttentionPlan& plan, const Panel& panel, const TileState& s) {
     const jit::PanelKernels& kernels = plan.panel;
     const int lanes = plan.target->lanes();
     const int64_t stride = panel.lanes * int64_t(sizeof(float)), whole = lanes * int64_t(sizeof(float));
     for (int64_t first = 0; first < panel.lanes; first += lanes) {
-        const char* rows[kMostLanes];
-        for (int64_t r = 0; r < lanes; ++r)
-            rows[r] = query_at(p, item, panel.row_begin + std::min(first + r, panel.rows - 1));
-        kernels.rows({rows, kernels.query ? s.columns : panel.query + first, kernels.query ? whole : stride,
-                      query_factor(plan.spec)});
+        kernels.rows({panel.queries + first, kernels.query ? s.columns : panel.query + first,
+                      kernels.query ? whole : stride, query_factor(plan.spec)});
         if (kernels.query) kernels.query({s.columns, panel.query + first, stride, panel.factors + first});
     }
 }
 
+size_t state_of(const Item& item, int64_t row) {
+    return size_t(item.state + (row - item.row_begin) * item.parts);
+}
+
+void list_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+               const TileState& s, States& states) {
+    for (int64_t r = 0; r < panel.lanes; ++r) {
+        const int64_t row = panel.row_begin + r;
+        if (r >= panel.rows) {
+            panel.queries[r] = panel.queries[panel.rows - 1];
+            panel.outputs[r] = reinterpret_cast<char*>(s.spare_row);
+            continue;
+        }
+        panel.queries[r] = query_at(p, item, row);
+        panel.outputs[r] =
+            item.parts == 1
+                ? output_at(p, item, row)
+                : reinterpret_cast<char*>(&states.output[state_of(item, row) * size_t(plan.value_stride)]);
+    }
+}
+
 void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Scratch& scratch,
-                 TileState* s) {
+                 TileState* s, States& states) {
     const int group = plan.spec.group(), lanes = plan.target->lanes();
     s->num_panels = 0;
     for (int64_t row = item.row_begin; row < item.row_end;) {
@@ -125,8 +146,11 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         panel.output = scratch.floats(size_t(plan.value_stride * panel.lanes));
         panel.max = scratch.floats(size_t(panel.lanes));
         panel.sum = scratch.floats(size_t(panel.lanes));
+        panel.queries = scratch.array<const char*>(size_t(panel.lanes));
+        panel.outputs = scratch.array<char*>(size_t(panel.lanes));
         panel.begun = panel.written = false;
         p.visible(item.b, row / group, (row + panel.rows - 1) / group, &panel.any, &panel.all);
+        list_rows(plan, p, item, panel, *s, states);
         row += panel.rows;
     }
 }
@@ -207,8 +231,47 @@ void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, con
         add_bias_columns(p, item, panel, begin + done, count - done, s.bias + done * panel.lanes, s);
 }
 
-void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
+// What panel `index` asks for while it computes its scores: its share of the next tile, the queries of the
+// next panel, and its own output's lines before they are written.
+void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, const TileState& s) {
+    const AttentionSpec& spec = plan.spec;
+    const Panel& panel = s.panels[index];
+    s.ahead->clear();
+    if (is_last_tile)
+        s.ahead->add(panel.outputs, panel.rows, bytes_of(spec.type, spec.Dv), Ahead::Use::write);
+    if (index + 1 < s.num_panels && !s.panels[index + 1].begun) {
+        const Panel& next = s.panels[index + 1];
+        s.ahead->add(next.queries, next.rows, bytes_of(spec.type, spec.D), Ahead::Use::read);
+    }
+    const int64_t first = s.next->count * index / s.num_panels,
+                  rows = s.next->count * (index + 1) / s.num_panels - first;
+    const auto add = [&](const char* const* list, const char* const* scales, const quire_format& format,
+                         int dim) {
+        s.ahead->add(list + first, rows, bytes_of(format.type, dim), Ahead::Use::read);
+        if (is_quantised(format))
+            s.ahead->add(scales + first, rows, bytes_of(format.scale_type, dim / format.quant_group),
+                         Ahead::Use::read);
+    };
+    if (!plan.pack.key_rows) add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
+    if (!plan.pack.value_rows) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
+}
+
+// In steps, between which rows are asked for.
+void score_panel(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel,
+                 int64_t count, const TileState& s) {
+    constexpr int64_t kStep = 16;
+    const int64_t steps = s.ahead->empty() ? 1 : (count + kStep - 1) / kStep;
+    for (int64_t i = 0, key = 0; i < steps; ++i, key += kStep) {
+        s.ahead->fetch(i, steps);
+        kernels.qk({panel.query, s.keys + key * plan.tile_key_lanes, s.scores + key * panel.lanes,
+                    steps == 1 ? count : std::min(kStep, count - key),
+                    s.key_scales + key * plan.key_scale_stride, panel.factors});
+    }
+}
+
+void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t index,
                   int64_t begin, int64_t tile_count, const TileState& s) {
+    Panel& panel = s.panels[index];
     const int64_t count = std::min(tile_count, panel.any.end - begin);
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
     const auto whole = [&](int64_t step) { return (count + step - 1) / step * step; };
@@ -219,13 +282,14 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (!view.seen) return;
     if (!panel.begun) {
         begin_panel(plan, &panel);
-        load_query(plan, p, item, panel, s);
+        load_query(plan, panel, s);
     }
     const jit::TileKernels& kernels = view.bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
     const bool masked = view.ragged || begin < panel.all.begin || begin + count > panel.all.end;
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
     if (view.bias) load_bias_columns(plan, p, item, panel, begin, count, s);
-    kernels.qk({panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors});
+    look_ahead(plan, index, begin + tile_count >= panel.any.end, s);
+    score_panel(plan, kernels, panel, whole(jit::kTileStep), s);
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
                                 s.rescale, count, cap_factor(plan.spec)});
@@ -273,43 +337,30 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     if (pack.value_products == jit::Products::words) relate_scales(plan, rows.padded(), s);
 }
 
-// The output of the lanes from `first` on, or their states.
-void write_lanes(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
-                 int64_t first, const TileState& s, States& states) {
-    const int lanes = plan.target->lanes();
-    const int64_t used = std::min<int64_t>(panel.rows - first, lanes),
-                  stride = panel.lanes * int64_t(sizeof(float));
-    char* rows[kMostLanes];
-    float factors[kMostLanes], poison[kMostLanes];
-    const auto row_of = [&](int64_t r) { return panel.row_begin + first + r; };
-    for (int64_t r = 0; r < lanes; ++r) {
-        factors[r] = 1;
-        rows[r] = reinterpret_cast<char*>(s.spare_row);
-        if (r >= used) continue;
-        const float max = panel.max[first + r], sum = panel.sum[first + r];
-        if (item.parts == 1) {
-            factors[r] = finish_scale(p, item, row_of(r), max, sum);
-            rows[r] = output_at(p, item, row_of(r));
-            continue;
-        }
-        const size_t state = size_t(item.state + (row_of(r) - item.row_begin) * item.parts);
-        states.max[state] = max;
-        states.sum[state] = sum;
-        float* to = &states.output[state * size_t(plan.value_stride)];
-        std::fill(to + plan.spec.Dv, to + plan.value_stride, 0.f);
-        rows[r] = reinterpret_cast<char*>(to);
-    }
-    (item.parts == 1 ? plan.panel.output
-                     : plan.panel.states)({panel.output + first, stride, factors, rows, poison});
-    for (int64_t r = 0; item.parts == 1 && r < used; ++r)
-        if (std::isnan(poison[r])) finish_special(p, item, row_of(r));
-}
-
 void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
                  const TileState& s, States& states) {
     if (!panel.begun) begin_panel(plan, &panel);  // it sees no key
+    const bool whole = item.parts == 1;
+    float* const factors = s.rescale;  // of no more use
+    std::fill(factors, factors + panel.lanes, 1.f);
+    for (int64_t r = 0; r < panel.rows; ++r) {
+        const int64_t row = panel.row_begin + r;
+        if (whole) {
+            factors[r] = finish_scale(p, item, row, panel.max[r], panel.sum[r]);
+            continue;
+        }
+        states.max[state_of(item, row)] = panel.max[r];
+        states.sum[state_of(item, row)] = panel.sum[r];
+        float* const to = reinterpret_cast<float*>(panel.outputs[r]);
+        std::fill(to + plan.spec.Dv, to + plan.value_stride, 0.f);
+    }
+    float* const poison = s.weight_factors;  // of no more use
     for (int64_t first = 0; first < panel.lanes; first += plan.target->lanes())
-        write_lanes(plan, p, item, panel, first, s, states);
+        (whole ? plan.panel.output
+               : plan.panel.states)({panel.output + first, panel.lanes * int64_t(sizeof(float)),
+                                     factors + first, panel.outputs + first, poison + first});
+    for (int64_t r = 0; whole && r < panel.rows; ++r)
+        if (std::isnan(poison[r])) finish_special(p, item, panel.row_begin + r);
     panel.written = true;
 }
 
@@ -326,32 +377,42 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t few = R * (ks + vs + words + bytes + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
                        2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
-    const size_t panel = lanes * (ks + vs + 3) + 128;
+    const size_t panel = lanes * (ks + vs + 7) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
                          2 * keys * lanes + column_floats(plan) + vs + 4 * jit::kTileKeys + 11 * lanes +
-                         max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + taken_floats(plan) +
-                         1024;
+                         max_panels(plan) * (panel + sizeof(Panel) / 4) + 2 * addresses + sizeof(Ahead) / 4 +
+                         taken_floats(plan) + 1024;
     return std::max(few, tiles);
 }
 
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   Scratch& scratch, States& states) {
     TileState s = allocate(plan, scratch);
-    make_panels(plan, problem, item, scratch, &s);
+    make_panels(plan, problem, item, scratch, &s, states);
     const int group = plan.spec.group();
-    for (int64_t begin = item.key_begin; begin < item.key_end; begin += plan.tile_keys) {
-        const int64_t count = std::min<int64_t>(plan.tile_keys, item.key_end - begin);
-        if (!problem.is_seen(item.b, item.row_begin / group, (item.row_end - 1) / group, begin, count))
-            continue;
-        s.addresses->set(problem.cache, item.b, item.kv_head, begin, count, 0);
+    const auto count_at = [&](int64_t begin) {
+        return std::clamp<int64_t>(item.key_end - begin, 0, plan.tile_keys);
+    };
+    // The first tile from `begin` on of which some row sees a key.
+    const auto seen_tile = [&](int64_t begin) {
+        while (begin < item.key_end && !problem.is_seen(item.b, item.row_begin / group,
+                                                        (item.row_end - 1) / group, begin, count_at(begin)))
+            begin += plan.tile_keys;
+        s.next->count = 0;
+        if (begin < item.key_end) s.next->set(problem.cache, item.b, item.kv_head, begin, count_at(begin), 0);
+        return begin;
+    };
+    for (int64_t begin = seen_tile(item.key_begin); begin < item.key_end;) {
+        std::swap(s.addresses, s.next);
         pack_tile(plan, *s.addresses, s);
+        const int64_t next = seen_tile(begin + plan.tile_keys);
         for (int64_t i = 0; i < s.num_panels; ++i) {
-            Panel& panel = s.panels[i];
-            attend_panel(plan, problem, item, panel, begin, count, s);
-            if (begin + count >= panel.any.end && !panel.written)
-                write_panel(plan, problem, item, panel, s, states);
+            attend_panel(plan, problem, item, i, begin, count_at(begin), s);
+            if (begin + count_at(begin) >= s.panels[i].any.end && !s.panels[i].written)
+                write_panel(plan, problem, item, s.panels[i], s, states);
         }
+        begin = next;
     }
     for (int64_t i = 0; i < s.num_panels; ++i)
         if (!s.panels[i].written) write_panel(plan, problem, item, s.panels[i], s, states);
