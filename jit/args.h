@@ -186,7 +186,7 @@ struct TileBiasArgs {         // rows of an additive mask -> TileSoftmaxArgs::bi
 };
 
 struct TileSoftmaxArgs {
-    float* scores;          // [N][W * L] in, probabilities out
+    float* scores;          // [N][W * L] in, probabilities out, or [N / 2][W * L] pairs of bfloat16 ones
     const float* bias;      // [N][W * L]
     const int32_t* begin;   // [W * L] keys of the tile that a row sees: begin <= key < end
     const int32_t* end;     // [W * L]
@@ -195,20 +195,21 @@ struct TileSoftmaxArgs {
     float* max;             // [W * L]
     float* sum;             // [W * L]
     float* rescale;         // [W * L]
-    int64_t count;          // keys, exact
+    int64_t count;          // keys, exact; of pairs: a multiple of kKeyPadding, what is padded being hidden
+    int64_t plain;          // kernels with masks: so many keys at the beginning are seen by all rows
     float cap;
 };
 
-struct TileWeightsArgs {         // probabilities * scales of the values, as words; or bfloat16 probabilities
+struct TileWeightsArgs {         // probabilities * scales of the values, as words
     const float* probabilities;  // [N][W * L], 0 for padded keys
     const float* scales;         // [N][scale stride]: of each group, relative to the largest of the tile
-    int16_t* weights;            // [groups][kTileKeys / 2][W * L][2], written; bfloat16: as of one group
-    float* factors;              // [W * L], written; bfloat16: none, and no scales
+    int16_t* weights;            // [groups][kTileKeys / 2][W * L][2], written
+    float* factors;              // [W * L], written
     int64_t count;               // keys, a multiple of kKeyPadding
 };
 
 struct TilePvArgs {
-    const void* probabilities;  // float [N][W * L], or the weights of TileWeightsArgs
+    const void* probabilities;  // float [N][W * L], pairs of bfloat16, or the weights of TileWeightsArgs
     const void* values;         // as packed
     const float* rescale;       // [W * L]
     float* output;              // [Dv rounded up to 8][W * L] accumulated

@@ -132,10 +132,6 @@ Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kern
             &kernels->pv);
     }
     const TileKey key = tile_key(values, vecs);
-    if (key.bfloats())
-        QUIRE_TRY(make(
-            cache, "tile_pairs_w" + std::to_string(vecs) + "_" + values.target->name,
-            [&](auto* code) { return generate_tile_pairs(*values.target, vecs, code); }, &kernels->weights));
     return make(
         cache, tile_name("tile_pv", key), [&](auto* code) { return generate_tile_pv(key, code); },
         &kernels->pv);
@@ -148,11 +144,9 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
     QUIRE_TRY(make_tile_qk(cache, keys, vecs, &kernels->qk));
     QUIRE_TRY(make_tile_pv(cache, values, vecs, kernels));
     for (bool masked : {false, true}) {
-        const std::string name = "tile_softmax_w" + std::to_string(vecs) + scores.name() +
-                                 (masked ? "_masked_" : "_") + keys.target->name;
+        const TileSoftmaxKey key{keys.target, scores, vecs, masked, values.products};
         QUIRE_TRY(make(
-            cache, name,
-            [&](auto* code) { return generate_tile_softmax(*keys.target, scores, vecs, masked, code); },
+            cache, key.name(), [&](auto* code) { return generate_tile_softmax(key, code); },
             masked ? &kernels->softmax_masked : &kernels->softmax));
     }
     return {};

@@ -132,40 +132,9 @@ private:
               value_ = gpr("value");
 };
 
-// for each pair of keys: weights[pair][w] = probabilities of both
-//
-// A pair is written where both have been read: weights may be the probabilities' own memory.
-class TilePairs : public Emitter {
-public:
-    TilePairs(const Target& target, int vecs) : Emitter(target) {
-        const Gpr probabilities = gpr("probabilities"), weights = gpr("weights"), count = gpr("count");
-        begin();
-        mov(probabilities, ptr[args() + offsetof(TileWeightsArgs, probabilities)]);
-        mov(weights, ptr[args() + offsetof(TileWeightsArgs, weights)]);
-        mov(count, ptr[args() + offsetof(TileWeightsArgs, count)]);
-        Label each_pair;
-        L(each_pair);
-        for (int w = 0; w < vecs; ++w) {
-            Temp low(*this, "low"), high(*this, "high");
-            vmovups(low, ptr[probabilities + w * vec_bytes()]);
-            vmovups(high, ptr[probabilities + (vecs + w) * vec_bytes()]);
-            pair_bfloats(low, low, high);
-            vmovups(ptr[weights + w * vec_bytes()], *low);
-        }
-        add(probabilities, 2 * vecs * vec_bytes());
-        add(weights, vecs * vec_bytes());
-        sub(count, 2);
-        jnz(each_pair, T_NEAR);
-        end();
-    }
-};
-
 }  // namespace
 
 Status generate_tile_qk(const TileKey& key, std::vector<uint8_t>* code) { return TileQk(key).finish(code); }
 Status generate_tile_pv(const TileKey& key, std::vector<uint8_t>* code) { return TilePv(key).finish(code); }
-Status generate_tile_pairs(const Target& target, int vecs, std::vector<uint8_t>* code) {
-    return TilePairs(target, vecs).finish(code);
-}
 
 }  // namespace quire::jit

@@ -9,6 +9,7 @@
 #include "jit/word_loader.h"
 #include "src/attend.h"
 #include "src/attend_ahead.h"
+#include "src/half.h"
 #include "src/token_rows.h"
 #include "src/transpose.h"
 
@@ -35,7 +36,7 @@ struct TileState {
     float *keys, *values;              // packed tile
     float *key_scales, *value_scales;  // f32 scales of its rows
     float* tops;                       // [groups] largest scales of the values, where these are words
-    int16_t* weights;                  // as jit::TileWeightsArgs; of bfloat16: where the scores are
+    int16_t* weights;                  // as jit::TileWeightsArgs
     float* weight_factors;
     float *scores, *bias;               // [tile_keys][panel lanes]
     float *rescale, *slope, *distance;  // [panel lanes]
@@ -78,9 +79,7 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.tops = scratch.floats(size_t(plan.tile_weight_groups));
     s.weight_factors = scratch.floats(lanes);
     s.scores = scratch.floats(keys * lanes);
-    s.weights = plan.pack.value_products == jit::Products::bfloats
-                    ? reinterpret_cast<int16_t*>(s.scores)
-                    : scratch.array<int16_t>(2 * weight_pairs(plan));
+    s.weights = scratch.array<int16_t>(2 * weight_pairs(plan));
     s.bias = scratch.floats(keys * lanes);
     s.rescale = scratch.floats(lanes);
     s.slope = scratch.floats(lanes);
@@ -231,6 +230,25 @@ void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, con
         add_bias_columns(p, item, panel, begin + done, count - done, s.bias + done * panel.lanes, s);
 }
 
+// Of the tile's probabilities, which softmax has left in the scores' memory.
+void drop_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                int64_t begin, int64_t count, const TileState& s) {
+    for (int64_t r = 0; r < panel.rows; ++r) {
+        if (plan.pack.value_products != jit::Products::bfloats) {
+            drop(p, item, panel.row_begin + r, begin, count, s.scores + r, panel.lanes);
+            continue;
+        }
+        auto* const pairs = reinterpret_cast<uint16_t*>(s.scores);
+        const auto at = [&](int64_t key) -> uint16_t& {
+            return pairs[(key / 2 * panel.lanes + r) * 2 + key % 2];
+        };
+        float probabilities[jit::kTileKeys];
+        for (int64_t key = 0; key < count; ++key) probabilities[key] = bfloat_to_float(at(key));
+        drop(p, item, panel.row_begin + r, begin, count, probabilities, 1);
+        for (int64_t key = 0; key < count; ++key) at(key) = float_to_bfloat(probabilities[key]);
+    }
+}
+
 // What panel `index` asks for while it computes its scores: its share of the next tile, the queries of the
 // next panel, and its own output's lines before they are written.
 void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, const TileState& s) {
@@ -276,6 +294,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
     const auto whole = [&](int64_t step) { return (count + step - 1) / step * step; };
     const int64_t padded = whole(jit::kKeyPadding);
+    const bool pairs = plan.pack.value_products == jit::Products::bfloats;
     const int group = plan.spec.group();
     const BlockView view =
         p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
@@ -285,18 +304,19 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
         load_query(plan, panel, s);
     }
     const jit::TileKernels& kernels = view.bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
-    const bool masked = view.ragged || begin < panel.all.begin || begin + count > panel.all.end;
+    const bool all_from_begin = !view.ragged && begin >= panel.all.begin;
+    const int64_t plain = all_from_begin ? std::clamp<int64_t>(panel.all.end - begin, 0, count) : 0;
+    const bool masked = plain < count || (pairs && padded != count);
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
     if (view.bias) load_bias_columns(plan, p, item, panel, begin, count, s);
     look_ahead(plan, index, begin + tile_count >= panel.any.end, s);
     score_panel(plan, kernels, panel, whole(jit::kTileStep), s);
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
-                                s.rescale, count, cap_factor(plan.spec)});
-    if (p.dropout)
-        for (int64_t r = 0; r < panel.rows; ++r)
-            drop(p, item, panel.row_begin + r, begin, count, s.scores + r, panel.lanes);
-    if (!kernels.weights) return kernels.pv({s.scores, s.values, s.rescale, panel.output, count, {}, {}});
+                                s.rescale, pairs ? padded : count, plain, cap_factor(plan.spec)});
+    if (p.dropout) drop_panel(plan, p, item, panel, begin, count, s);
+    if (!kernels.weights)
+        return kernels.pv({s.scores, s.values, s.rescale, panel.output, pairs ? padded : count, {}, {}});
     std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
     kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});
     kernels.pv({s.weights, s.values, s.rescale, panel.output, padded, s.weight_factors, s.tops});

@@ -168,9 +168,13 @@ TEST_F(Decode, SoftmaxBiasAndMerge) {
             check(*target, name, [&](Bytes* bytes) { return jit::generate_softmax(*target, key, bytes); });
             for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
                 for (bool masked : {false, true})
-                    check(*target, "tile_" + name + "_w" + std::to_string(vecs), [&](Bytes* bytes) {
-                        return jit::generate_tile_softmax(*target, key, vecs, masked, bytes);
-                    });
+                    for (const jit::Products products :
+                         {jit::Products::floats, jit::Products::words, jit::Products::bfloats}) {
+                        if (products == jit::Products::bfloats && !target->bf16) continue;
+                        const jit::TileSoftmaxKey tile{target, key, vecs, masked, products};
+                        check(*target, tile.name(),
+                              [&](Bytes* bytes) { return jit::generate_tile_softmax(tile, bytes); });
+                    }
         }
         for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16}) {
             check(*target, std::string("tile_bias ") + type_name(type),
@@ -203,9 +207,6 @@ TEST_F(Decode, TileProducts) {
                     check(*target, "tile_pv " + name,
                           [&](Bytes* bytes) { return jit::generate_tile_pv(key, bytes); });
                 }
-                if (target->bf16)
-                    check(*target, "tile_pairs " + name,
-                          [&](Bytes* bytes) { return jit::generate_tile_pairs(*target, vecs, bytes); });
             }
 }
 
