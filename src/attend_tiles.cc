@@ -114,19 +114,23 @@ size_t state_of(const Item& item, int64_t row) {
 
 void list_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                const TileState& s, States& states) {
-    for (int64_t r = 0; r < panel.lanes; ++r) {
+    const int64_t group = plan.spec.group();
+    const char* query = nullptr;
+    char* output = nullptr;
+    for (int64_t r = 0, head = panel.row_begin % group; r < panel.rows; ++r) {
         const int64_t row = panel.row_begin + r;
-        if (r >= panel.rows) {
-            panel.queries[r] = panel.queries[panel.rows - 1];
-            panel.outputs[r] = reinterpret_cast<char*>(s.spare_row);
-            continue;
-        }
-        panel.queries[r] = query_at(p, item, row);
-        panel.outputs[r] =
-            item.parts == 1
-                ? output_at(p, item, row)
-                : reinterpret_cast<char*>(&states.output[state_of(item, row) * size_t(plan.value_stride)]);
+        const bool is_first = r == 0 || head == 0;
+        query = is_first ? query_at(p, item, row) : query + p.query.head_stride;
+        output = is_first ? output_at(p, item, row) : output + p.output.head_stride;
+        panel.queries[r] = query;
+        panel.outputs[r] = output;
+        if (item.parts > 1)
+            panel.outputs[r] =
+                reinterpret_cast<char*>(&states.output[state_of(item, row) * size_t(plan.value_stride)]);
+        head = head + 1 == group ? 0 : head + 1;
     }
+    std::fill(panel.queries + panel.rows, panel.queries + panel.lanes, query);
+    std::fill(panel.outputs + panel.rows, panel.outputs + panel.lanes, reinterpret_cast<char*>(s.spare_row));
 }
 
 void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Scratch& scratch,
@@ -166,16 +170,18 @@ void begin_panel(const AttentionPlan& plan, Panel* panel) {
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 int64_t begin, int64_t count, const TileState& s) {
     const int group = plan.spec.group();
-    KeyRange seen{0, 0};
+    int64_t i = panel.row_begin / group, head = panel.row_begin % group;
+    KeyRange seen = p.visible_in(item.b, i, begin, count);  // the heads of a query see the same
     for (int64_t r = 0; r < panel.lanes; ++r) {
-        const int64_t row = panel.row_begin + std::min(r, panel.rows - 1), i = row / group;
-        if (r == 0 || row % group == 0)  // the heads of a query see the same
-            seen = p.visible_in(item.b, i, begin, count);
         s.begin[r] = int32_t(seen.begin);
         s.end[r] = int32_t(seen.end);
-        if (!plan.spec.alibi) continue;
-        s.slope[r] = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
-        s.distance[r] = float(begin - p.position(item.b, i));
+        if (plan.spec.alibi) {
+            s.slope[r] = plan.slopes[size_t(item.kv_head * group + head)] * kLog2e;
+            s.distance[r] = float(begin - p.position(item.b, i));
+        }
+        if (r + 1 >= panel.rows || ++head < group) continue;
+        head = 0;
+        seen = p.visible_in(item.b, ++i, begin, count);
     }
 }
 
