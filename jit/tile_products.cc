@@ -82,7 +82,7 @@ private:
               element_ = gpr("element"), left_ = gpr("left");
 };
 
-// for d in 0..Dv step n:
+// for d in 0..8 * panels step n:
 //   acc[n][w] = output[d + n][w] * rescale[w]
 //   for key in 0..count: acc[n][w] += values[d + n of key] * probabilities[key][w]   (or for each pair of
 //   keys) output[d + n][w] = acc[n][w]
@@ -92,7 +92,7 @@ public:
         begin();
         mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
         mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
-        mov(panels_, (key_.dim + kValuePanel - 1) / kValuePanel);
+        mov(panels_, ptr[args() + offsetof(TilePvArgs, panels)]);
         Label each_panel;
         L(each_panel);
         for (int d = 0; d < kValuePanel; d += n_) emit_dims(d);

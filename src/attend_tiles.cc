@@ -280,16 +280,52 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, con
     if (!plan.pack.value_rows) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
 }
 
-// In steps, between which rows are asked for.
+// The rows of an additive mask that the next panel reads, of this tile or of the next.
+void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t index, int64_t begin,
+                        int64_t tile_count, const TileState& s) {
+    const bool is_last = index + 1 == s.num_panels;
+    const Panel& next = s.panels[is_last ? 0 : index + 1];
+    const int64_t first = is_last ? s.next->begin : begin, in_tile = is_last ? s.next->count : tile_count;
+    const int64_t count = std::min(in_tile, next.any.end - first);
+    if (count <= 0 || !list_mask_rows(p, item, next, first, s.mask_rows)) return;
+    s.ahead->add(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)), Ahead::Use::read);
+}
+
+// Both products in steps, between which rows are asked for: the first half of them, then the other.
 void score_panel(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel,
                  int64_t count, const TileState& s) {
     constexpr int64_t kStep = 16;
     const int64_t steps = s.ahead->empty() ? 1 : (count + kStep - 1) / kStep;
     for (int64_t i = 0, key = 0; i < steps; ++i, key += kStep) {
-        s.ahead->fetch(i, steps);
+        s.ahead->fetch(i, 2 * steps);
         kernels.qk({panel.query, s.keys + key * plan.tile_key_lanes, s.scores + key * panel.lanes,
                     steps == 1 ? count : std::min(kStep, count - key),
                     s.key_scales + key * plan.key_scale_stride, panel.factors});
+    }
+}
+
+void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel, int64_t count,
+                const TileState& s) {
+    const int64_t panels = (plan.spec.Dv + jit::kValuePanel - 1) / jit::kValuePanel;
+    if (kernels.weights) {
+        s.ahead->fetch(1, 2);
+        kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, count});
+        return kernels.pv(
+            {s.weights, s.values, s.rescale, panel.output, count, panels, s.weight_factors, s.tops});
+    }
+    const int64_t stride =
+        plan.pack.value_products == jit::Products::bfloats ? jit::kPairPanelStride : jit::kPanelStride;
+    const int64_t step = s.ahead->empty() ? panels : 2, steps = (panels + step - 1) / step;
+    for (int64_t i = 0, at = 0; i < steps; ++i, at += step) {
+        s.ahead->fetch(steps + i, 2 * steps);
+        kernels.pv({s.scores,
+                    s.values + at * stride,
+                    s.rescale,
+                    panel.output + at * jit::kValuePanel * panel.lanes,
+                    count,
+                    std::min(step, panels - at),
+                    {},
+                    {}});
     }
 }
 
@@ -316,16 +352,14 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
     if (view.bias) load_bias_columns(plan, p, item, panel, begin, count, s);
     look_ahead(plan, index, begin + tile_count >= panel.any.end, s);
+    if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
     score_panel(plan, kernels, panel, whole(jit::kTileStep), s);
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
                                 s.rescale, pairs ? padded : count, plain, cap_factor(plan.spec)});
     if (p.dropout) drop_panel(plan, p, item, panel, begin, count, s);
-    if (!kernels.weights)
-        return kernels.pv({s.scores, s.values, s.rescale, panel.output, pairs ? padded : count, {}, {}});
-    std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
-    kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});
-    kernels.pv({s.weights, s.values, s.rescale, panel.output, padded, s.weight_factors, s.tops});
+    if (kernels.weights) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
+    add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, s);
 }
 
 // Makes scales relative to the largest of their group in the tile. As integers, bits of larger magnitudes are

@@ -304,7 +304,7 @@ private:
             return poisoned_call<jit::TilePvArgs>(
                 kernels_.pv,
                 {scores.as<float>(), tile.values.data(), rescale.as<float>(), output.as<float>(),
-                 value_.bfloats() ? padded : count, nullptr, nullptr},
+                 value_.bfloats() ? padded : count, panels(), nullptr, nullptr},
                 around.entry);
         std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
         GuardedBuffer weights = array(size_t(value_.groups() * jit::kTileKeys / 2 * lanes_), around.scratch,
@@ -315,10 +315,11 @@ private:
                                             {scores.as<float>(), tile.value_scales.as<float>(),
                                              weights.as<int16_t>(), factors.as<float>(), padded},
                                             around.entry);
-        poisoned_call<jit::TilePvArgs>(kernels_.pv,
-                                       {weights.data(), tile.values.data(), rescale.as<float>(),
-                                        output.as<float>(), padded, factors.as<float>(), tops.as<float>()},
-                                       around.entry);
+        poisoned_call<jit::TilePvArgs>(
+            kernels_.pv,
+            {weights.data(), tile.values.data(), rescale.as<float>(), output.as<float>(), padded, panels(),
+             factors.as<float>(), tops.as<float>()},
+            around.entry);
     }
 
     const Setup setup_;
