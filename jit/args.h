@@ -137,23 +137,22 @@ struct TokenPlaceArgs {  // plain rows into one block
     int64_t turns;       // at least 1
 };
 
-// Sums of products of bytes, in int32, start with the bits of this number times a power of two, and so are
-// always the bits of a number: of (it + the sum, which is below 2^22) times that power.
+// Sums of products of bytes, in int32, start with the bits of this number, and so are always the bits of a
+// number: of it + the sum, which is below 2^22.
 constexpr float kByteTileZero = 12582912;  // 3 * 2^22
 
 struct TileQkArgs {
     // float [D][W * L], int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle), or bfloat16 the same,
     // in order, where a last one without another lies beside a 0; or of bytes int8_t [D / 4][W * L][4]
-    // (jit/byte_loader.h: byte_tile_order), and behind them for each part [W * L] float, what takes the zeros
-    // of its spans out again, and for each of its spans [W * L] int32_t, the bits of kByteTileZero * 2^e less
-    // the codes' zero * the sum of the span's bytes. Elements are bytes * 2^e * factors, e <= 0; in every
-    // other span of a part, that is subtracted, the opposite.
+    // (jit/byte_loader.h: byte_tile_order), and behind them for each part [W * L] float -kByteTileZero * the
+    // sum of its factors, and for each of its spans [W * L] int32_t kByteTileZero's bits -zero * the sum of
+    // the span's bytes, and float factors
     const void* query;
     const void* keys;      // as packed
     float* scores;         // [N][W * L], written
     int64_t count;         // keys, a multiple of kTileStep
     const float* scales;   // [N][scale stride], of words and bytes
-    const float* factors;  // [W * L] of the query's words and bytes
+    const float* factors;  // [W * L] of the query's words
 };
 
 // Rows of numbers <-> columns, query rows in the lanes; one vector of rows.
@@ -176,7 +175,7 @@ struct TileQueryArgs {     // columns -> what the products of keys take that are
     const float* columns;  // [D][L]
     void* query;           // as TileQkArgs::query, of L rows
     int64_t stride;        // bytes
-    float* factors;        // [L] of words and bytes, written
+    float* factors;        // [L] of words, written
 };
 
 struct TileBiasArgs {         // rows of an additive mask -> TileSoftmaxArgs::bias

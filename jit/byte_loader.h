@@ -26,13 +26,13 @@ int byte_zero(const quire_format& format);
 
 // ---- tiles, where query rows lie in the lanes ----
 
-// Elements of which a row has one factor (as byte_span), a power of two of the row's, and spans add up to
-// parts of a group: of so many elements, a power of two.
+// Elements of which a row has one factor (as byte_span), and spans add up to parts of a group: of so many
+// elements, a power of two.
 constexpr int kByteTileSpan = 8;
 int byte_tile_part(const quire_format& format);
 // Numbers of a part beside the bytes (args.h: TileQkArgs).
 inline int byte_tile_numbers(const quire_format& format) {
-    return 1 + byte_tile_part(format) / kByteTileSpan;
+    return 1 + 2 * byte_tile_part(format) / kByteTileSpan;
 }
 // The query's elements: the fours that are a lane of a chunk's vectors follow each other.
 std::vector<int> byte_tile_order(const quire_format& format, int dim);

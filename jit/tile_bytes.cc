@@ -14,13 +14,11 @@ namespace {
 //     part[n][w] = zero[part][w]
 //     for each span of it:
 //       acc[n][w] = start[span][w] + dot products of its bytes                       emit_span
-//       part[n][w] += acc[n][w], read as a number; -= in every other span            emit_sums
+//       part[n][w] += acc[n][w], read as a number, * factor[span][w]                 emit_factors
 //     scores[key + n][w] += part[n][w] * scale[key + n][group]                      emit_scaled
-//   scores[key + n][w] *= factors[w]                                              (jit/tile_codes.h)
 //
-// Starts make the codes signed, and sums the bits of numbers that have their span's power of two
-// (args.h: kByteTileZero), whose zeros take part in turns and are taken out again: so a span costs an
-// addition, no conversion and no multiplication.
+// Starts make the codes signed, and sums the bits of numbers (args.h: kByteTileZero), which zeros take out
+// again: so a sum costs an FMA, and no conversion.
 class TileQkBytes : public TileQkCodes {
 public:
     explicit TileQkBytes(const RowKey& key) : TileQkCodes(key, 0, 2), parts_(vecs("part", n_ * vecs_)) {
@@ -43,7 +41,7 @@ private:
             emit_start(parts_, first, 0);
             for (int span = 0; span < part_ / kByteTileSpan; ++span) {
                 emit_span(first, span);
-                emit_sums(span);
+                emit_factors(first, span);
             }
             emit_scaled(first / group());
         }
@@ -76,7 +74,7 @@ private:
     }
 
     void emit_span(int first, int span) {
-        emit_start(acc_, first, 1 + span);
+        emit_start(acc_, first, 1 + 2 * span);
         const int begin = (first + span * kByteTileSpan) / 4;
         for (int i = begin; i < begin + kByteTileSpan / 4; ++i)
             emit_step(
@@ -86,11 +84,12 @@ private:
                 });
     }
 
-    void emit_sums(int span) {
-        for (int n = 0; n < n_; ++n)
-            for (int w = 0; w < vecs_; ++w)
-                span % 2 == 0 ? vaddps(part(n, w), part(n, w), acc(n, w))
-                              : vsubps(part(n, w), part(n, w), acc(n, w));
+    void emit_factors(int first, int span) {
+        for (int w = 0; w < vecs_; ++w) {
+            const Vec& factor = rows_[0];  // of no more use
+            vmovups(factor, number_at(first, 2 + 2 * span, w));
+            for (int n = 0; n < n_; ++n) vfmadd231ps(part(n, w), acc(n, w), factor);
+        }
     }
 
     void emit_scaled(int group) {

@@ -11,7 +11,6 @@ namespace quire::jit {
 // for key in 0..count step n:
 //   scores[key + n][w] = 0
 //   for each turn of the row's elements: add what they are to the scores          emit_elements
-//   scores[key + n][w] *= factors[w]                                              emit_row_factors
 //
 // Groups, and the chunks in which codes lie in a packed key, fit together in turns of a loop. Scores are in
 // memory, sums in registers.
@@ -35,7 +34,7 @@ protected:
         mov(scale_, scales_);
         emit_begin();
         emit_turns();
-        emit_row_factors();
+        emit_end();
         add(keys_, n_ * key_.tile_lanes() * 4);
         add(scales_, n_ * key_.scales_stride() * 4);
         add(scores_, n_ * panel_bytes());
@@ -49,6 +48,7 @@ protected:
     // The first `count` from where query_, element_ and scale_ point to.
     virtual void emit_elements(int count) = 0;
     virtual void emit_next() = 0;  // pointers to the next turn
+    virtual void emit_end() {}
 
     // A key's scale of a group.
     void load_scale(const Vec& v, int n, int group) {
@@ -69,19 +69,6 @@ private:
             for (int w = 0; w < vecs_; ++w) vmovups(ptr[score_at(n, w)], *none);
     }
 
-    void emit_row_factors() {
-        stage("factors");
-        mov(factors_, ptr[args() + offsetof(TileQkArgs, factors)]);
-        for (int w = 0; w < vecs_; ++w) {
-            Temp factor(*this, "factor");
-            vmovups(factor, ptr[factors_ + w * vec_bytes()]);
-            for (int n = 0; n < n_; ++n) {
-                vmulps(acc(n, w), factor, ptr[score_at(n, w)]);
-                vmovups(ptr[score_at(n, w)], acc(n, w));
-            }
-        }
-    }
-
     void emit_turns() {
         const int whole = key_.dim / turn();
         if (whole > 0) {
@@ -97,7 +84,7 @@ private:
     }
 
     const Gpr keys_ = gpr("keys"), scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"),
-              left_ = gpr("left"), factors_ = gpr("factors");
+              left_ = gpr("left");
 };
 
 }  // namespace quire::jit

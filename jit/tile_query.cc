@@ -37,31 +37,6 @@ protected:
         vpmaxsd(top, top, magnitude);
     }
 
-    // inverse_ = largest / the row's largest magnitude, and factors its inverse: NaN where an element is not
-    // finite, or `most` factors might not be.
-    void emit_factors(float largest, float most) {
-        stage("factors");
-        const std::vector<Vec> tops = vecs("top", 4);
-        for (const Vec& top : tops) vmovups(top, splat(kLeastTop));
-        repeat(key_.dim / 4, [&] {
-            for (int i = 0; i < 4; ++i) emit_top(tops[size_t(i)], column(i));
-            add(columns_, 4 * vec_bytes());
-        });
-        mov(columns_, ptr[args() + offsetof(TileQueryArgs, columns)]);
-        for (int i = 1; i < 4; ++i) vpmaxsd(tops[0], tops[0], tops[size_t(i)]);
-        const Vec &factor = tops[1], &poison = tops[2];  // of no more use
-        vmovups(inverse_, splat(largest));
-        vdivps(inverse_, inverse_, tops[0]);
-        vmulps(factor, tops[0], splat(1 / largest));
-        vmulps(poison, factor, splat(most));
-        vfmadd231ps(factor, poison, splat(0.f));
-        const Gpr factors = gpr("factors");
-        mov(factors, ptr[args() + offsetof(TileQueryArgs, factors)]);
-        vmovups(ptr[factors], factor);
-        free(factors);
-        free(tops);
-    }
-
     // body(): advances columns_ by itself.
     template <typename Body>
     void repeat(int times, const Body& body) {
@@ -75,7 +50,6 @@ protected:
 
     const RowKey key_;
     const Gpr columns_ = gpr("columns"), query_ = gpr("query"), stride_ = gpr("stride"), left_ = gpr("left");
-    const Vec inverse_ = vec("inverse");  // of words and bytes
 };
 
 // for each two d: query[d / 2] = pairs of bfloat16 numbers of columns d and d + 1
@@ -110,7 +84,8 @@ public:
     explicit TileQueryWords(const RowKey& key) : TileQuery(key) {
         begin();
         emit_pointers();
-        emit_factors(kLargestWord, 1);
+        emit_factors();
+        mov(columns_, ptr[args() + offsetof(TileQueryArgs, columns)]);
         const int second = swaps_middle(key.format) ? 2 : 1;  // of the first pair
         repeat(key.dim / 4, [&] {
             emit_pair(0, second);
@@ -121,6 +96,27 @@ public:
     }
 
 private:
+    void emit_factors() {
+        stage("factors");
+        const std::vector<Vec> tops = vecs("top", 4);
+        for (const Vec& top : tops) vmovups(top, splat(kLeastTop));
+        repeat(key_.dim / 4, [&] {
+            for (int i = 0; i < 4; ++i) emit_top(tops[size_t(i)], column(i));
+            add(columns_, 4 * vec_bytes());
+        });
+        for (int i = 1; i < 4; ++i) vpmaxsd(tops[0], tops[0], tops[size_t(i)]);
+        const Vec& factor = tops[1];  // of no more use
+        vmovups(inverse_, splat(kLargestWord));
+        vdivps(inverse_, inverse_, tops[0]);
+        vmulps(factor, tops[0], splat(1 / kLargestWord));
+        inf_to_nan(factor);
+        const Gpr factors = gpr("factors");
+        mov(factors, ptr[args() + offsetof(TileQueryArgs, factors)]);
+        vmovups(ptr[factors], factor);
+        free(factors);
+        free(tops);
+    }
+
     void emit_pair(int first, int second) {
         Temp low(*this, "low"), high(*this, "high");
         vmulps(low, inverse_, column(first));
@@ -130,17 +126,18 @@ private:
         join_words(low, low, high);
         emit_store(low);
     }
+
+    const Vec inverse_ = vec("inverse");
 };
 
-// factors = largest magnitude of each lane / 127
 // for each part, for each span of it:
-//   2^e: the least power of two that the span's largest magnitude, to the row's, is not above
-//   bytes = round(columns / 2^e / factors), four a lane; in every other span the opposite
-//   numbers: zero[part] -= kByteTileZero * 2^e, or += where the span is one of the others;
-//     start[span] = the bits of kByteTileZero * 2^e, - the codes' zero * the sum of bytes
+//   top = largest magnitude of its columns;  factor = top / 127, -top / 127 in every other span
+//   bytes = round(columns / factor), four a lane
+//   numbers: zero[part] = -kByteTileZero * the sum of factors, and of the span
+//     start = kByteTileZero's bits - the codes' zero * the sum of bytes; factor
 //
-// Every other span is subtracted: so the zeros, which a part adds up with its sums, stay small, and rounding
-// with them.
+// Every other factor is negative, and its bytes the opposite: so kByteTileZero times them, which a part adds
+// up with its sums, stays small, and rounding with it.
 class TileQueryBytes : public TileQuery {
 public:
     explicit TileQueryBytes(const RowKey& key)
@@ -150,7 +147,6 @@ public:
         mov(numbers_, stride_);
         imul(numbers_, numbers_, key.dim / 4);
         add(numbers_, query_);
-        emit_factors(kLargestByte, kByteTileZero * kMostSpans);
         repeat(key.dim / turn(), [&] {
             for (int first = 0; first < turn(); first += part_) emit_part(first);
             add(columns_, turn() * vec_bytes());
@@ -159,7 +155,7 @@ public:
     }
 
 private:
-    static constexpr float kLargestByte = 127, kMostSpans = 16, kLeastPower = 0x1p-20f;
+    static constexpr float kLargestByte = 127, kMostSpans = 16;
 
     // Elements after which the order goes on as from the beginning: whole parts.
     int turn() const {
@@ -182,39 +178,41 @@ private:
         mov(zero_at_, numbers_);
         add(numbers_, stride_);
         for (int span = 0; span < part_ / kByteTileSpan; ++span)
-            emit_span(first + span * kByteTileSpan, span % 2 != 0, zeros);
+            emit_span(first + span * kByteTileSpan, span % 2 == 0 ? kLargestByte : -kLargestByte, zeros);
         vmovups(ptr[zero_at_], *zeros);
     }
 
-    void emit_span(int first, bool opposite, const Vec& zeros) {
-        Temp power(*this, "power"), inverse(*this, "inverse"), sum(*this, "sum");
-        emit_power(first, power);
-        // Bits of 1 / 2^e are those of 2 * 2^126 less those of 2^e.
-        vmovups(inverse, splat_bits(opposite ? 0xff000000 : 0x7f000000));
-        vpsubd(inverse, inverse, power);
-        vmulps(inverse, inverse, inverse_);
-        zero(sum);
-        for (int i = 0; i < kByteTileSpan; i += 4) emit_bytes(first + i, inverse, sum);
-        vpslld(sum, sum, byte_zero(key_.format) == 128 ? 7 : 3);
-        opposite ? vfmadd231ps(zeros, power, splat(kByteTileZero))
-                 : vfnmadd231ps(zeros, power, splat(kByteTileZero));
-        vmulps(power, power, splat(kByteTileZero));
-        vpsubd(power, power, sum);
-        vmovups(ptr[numbers_], *power);
+    void emit_number(const Vec& v) {
+        vmovups(ptr[numbers_], v);
         add(numbers_, stride_);
     }
 
-    // A power of two: the exponent of the ratio, one more where there is a fraction.
-    void emit_power(int first, const Vec& power) {
-        constexpr uint32_t kFraction = 0x007fffff, kExponent = 0x7f800000;
-        vmovups(power, splat(kLeastTop));
-        for (int i = 0; i < kByteTileSpan; ++i) emit_top(power, element(first + i));
-        vmulps(power, power, inverse_);
-        vmulps(power, power, splat(1 / kLargestByte));
-        vpaddd(power, power, splat_bits(kFraction));
-        bit_and(power, power, splat_bits(kExponent));
-        vminps(power, power, splat(1.f));
-        vmaxps(power, power, splat(kLeastPower));
+    void emit_span(int first, float units, const Vec& zeros) {
+        Temp factor(*this, "factor"), inverse(*this, "inverse"), start(*this, "start");
+        emit_factors(first, units, factor, inverse);
+        zero(start);
+        for (int i = 0; i < kByteTileSpan; i += 4) emit_bytes(first + i, inverse, start);
+        if (byte_zero(key_.format) == 128) vpslld(start, start, 7);
+        if (byte_zero(key_.format) == 8) vpslld(start, start, 3);
+        Temp bits(*this, "bits");
+        vmovups(bits, splat(kByteTileZero));
+        vpsubd(start, bits, start);
+        emit_number(start);
+        emit_number(factor);
+        vfnmadd231ps(zeros, factor, splat(kByteTileZero));
+    }
+
+    // NaN where an element is not finite, or a sum might not be.
+    void emit_factors(int first, float units, const Vec& factor, const Vec& inverse) {
+        const Vec& top = inverse;
+        vmovups(top, splat(kLeastTop));
+        for (int i = 0; i < kByteTileSpan; ++i) emit_top(top, element(first + i));
+        vmulps(factor, top, splat(1 / units));
+        Temp poison(*this, "poison"), divided(*this, "divided");
+        vmulps(poison, factor, splat(kByteTileZero * kMostSpans));
+        vfmadd231ps(factor, poison, splat(0.f));
+        vmovups(divided, splat(units));
+        vdivps(inverse, divided, top);
     }
 
     // Four elements as a lane of bytes, their sum added to `sum`. With the bytes' offsets no carry goes from

@@ -21,7 +21,7 @@ int spare(const RowKey& key) { return key.target->vnni ? 0 : 1; }
 //   for each group of the row:                                                    emit_group
 //     acc[n][w] = dot products of its words
 //     scores[key + n][w] += acc[n][w] * scale[key + n][group]                     emit_scaled
-//   scores[key + n][w] *= factors[w]                                            (jit/tile_codes.h)
+//   scores[key + n][w] *= factors[w]
 //
 // A group lies in lanes of chunks (jit/word_loader.h).
 class TileQkWords : public TileQkCodes {
@@ -84,7 +84,21 @@ private:
         }
     }
 
+    void emit_end() override {
+        stage("factors");
+        mov(factors_, ptr[args() + offsetof(TileQkArgs, factors)]);
+        for (int w = 0; w < vecs_; ++w) {
+            Temp factor(*this, "factor");
+            vmovups(factor, ptr[factors_ + w * vec_bytes()]);
+            for (int n = 0; n < n_; ++n) {
+                vmulps(acc(n, w), factor, ptr[score_at(n, w)]);
+                vmovups(ptr[score_at(n, w)], acc(n, w));
+            }
+        }
+    }
+
     const std::vector<int> order_;
+    const Gpr factors_ = gpr("factors");
 };
 
 // for each group g, for each of its panels, for d of the panel step n:

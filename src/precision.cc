@@ -50,9 +50,9 @@ double tile_word_cycles(const jit::RowKey& key, const Shared& of_group) {
     return cycles(*key.target, 1 + of_group.multiplications * groups, addition + of_group.others * groups);
 }
 
-// Half a dot product of bytes, an addition for each span and an FMA for each part.
+// Half a dot product of bytes, and an FMA for each span and each part.
 double tile_byte_cycles(const jit::RowKey& key) {
-    return cycles(*key.target, .5 + 2. / jit::byte_tile_part(key.format), 2. / jit::kByteTileSpan);
+    return cycles(*key.target, .5 + 2. / jit::kByteTileSpan + 2. / jit::byte_tile_part(key.format), 0);
 }
 
 // Scales are part of bfloat16 numbers, which so have no groups: half of the cycles of float32, and never more

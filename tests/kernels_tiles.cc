@@ -122,29 +122,27 @@ private:
     // What tiles hold of a number.
     static float number(const jit::RowKey& key, float x) { return key.bfloats() ? round_to_bfloat(x) : x; }
 
-    // Of the bytes of a row.
-    float row_factor() const { return 3.f / 127 / std::sqrt(float(key_.dim)); }
-
-    // A part of a row as bytes: x = byte * power * row_factor(), a power of two for each span.
+    // A part of a row as bytes: x = byte * factor, a factor for each span.
     void round_part(int r, int part, std::vector<uint32_t>* lanes) {
         const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
         const int numbers = key_.dim / 4 + part * jit::byte_tile_numbers(key_.format);
         const auto number = [&](int i) -> uint32_t& { return (*lanes)[size_t((numbers + i) * lanes_ + r)]; };
-        float zero = 0;
+        double zero = 0;
         for (int i = 0; i < jit::byte_tile_part(key_.format); ++i) {
             const int span = i / jit::kByteTileSpan, at = part * jit::byte_tile_part(key_.format) + i;
-            const float power = (span + r) % 3 == 1 ? .25f : 1.f, sign = span % 2 == 0 ? 1.f : -1.f;
+            const float factor = (span % 2 == 0 ? 3.f : -4.f) / 127 / std::sqrt(float(key_.dim));
             float& x = query_.as<float>()[order[size_t(at)] * lanes_ + r];
-            const int byte = std::clamp(int(std::lrint(x / (power * row_factor()))), -127, 127) * int(sign);
-            x = float(byte) * sign * power * row_factor();
+            const int byte = std::clamp(int(std::lrint(x / factor)), -127, 127);
+            x = float(byte) * factor;
             reinterpret_cast<int8_t*>(&(*lanes)[size_t(at / 4 * lanes_ + r)])[i % 4] = int8_t(byte);
             if (i % jit::kByteTileSpan == 0) {
-                number(1 + span) = float_bits(jit::kByteTileZero * power);
-                zero -= jit::kByteTileZero * sign * power;
+                number(1 + 2 * span) = float_bits(jit::kByteTileZero);
+                number(2 + 2 * span) = float_bits(factor);
+                zero -= double(jit::kByteTileZero) * double(factor);
             }
-            number(1 + span) -= uint32_t(jit::byte_zero(key_.format) * byte);
+            number(1 + 2 * span) -= uint32_t(jit::byte_zero(key_.format) * byte);
         }
-        number(0) = float_bits(zero);
+        number(0) = float_bits(float(zero));
     }
 
     // The query as bytes, as pairs of bfloat16 numbers, or of words: x = word * factor.
@@ -156,7 +154,6 @@ private:
             for (int r = 0; r < lanes_; ++r)
                 for (int part = 0; part < parts; ++part) round_part(r, part, &lanes);
             pairs_ = GuardedBuffer::of(lanes, flush_);
-            factors_ = array(size_t(lanes_), row_factor(), flush_);
         }
         if (key_.bfloats()) {
             std::vector<uint16_t> pairs(size_t((key_.dim + 1) / 2 * lanes_ * 2));
@@ -292,7 +289,7 @@ private:
             kernels_.qk,
             {key_.products == jit::Products::floats ? query_.data() : pairs_.data(), tile.keys.data(),
              scores.as<float>(), (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
-             tile.key_scales.as<float>(), key_.words() || key_.bytes() ? factors_.as<float>() : nullptr},
+             tile.key_scales.as<float>(), key_.words() ? factors_.as<float>() : nullptr},
             around.entry);
         poisoned_call<jit::TileSoftmaxArgs>(
             masked ? kernels_.softmax_masked : kernels_.softmax,
