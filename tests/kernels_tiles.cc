@@ -81,7 +81,7 @@ public:
         // Far above rounding, far below any mistake. Keys, queries and values as bfloat16 are those that the
         // definition takes too; a probability then is off by 2^-8 of it at most, and their sum by 5e-4. Sums
         // of bytes are rounded to some units of the products.
-        const double tolerance = key_.bytes() ? 4e-3 : key_.words() || value_.words() ? 5e-4 : 2e-5;
+        const double tolerance = key_.bytes() ? 5e-3 : key_.words() || value_.words() ? 5e-4 : 2e-5;
         const double of_probabilities = value_.bfloats() ? 0x1p-8 : 0, of_sums = value_.bfloats() ? 1e-3 : 0;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
