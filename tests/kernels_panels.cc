@@ -124,7 +124,9 @@ public:
         for (int r = 0; r < lanes_; ++r)
             for (int d = 0; d < key_.dim; ++d) key_.bytes() ? check_byte(r, d) : check_half(r, d);
         for (int i = 0; i < int(query_.size() / 4); ++i)
-            if (i % (2 * lanes_) >= lanes_) ASSERT_EQ(query_.as<uint32_t>()[i], 0x77777777u);
+            if (i % (2 * lanes_) >= lanes_) {
+                ASSERT_EQ(query_.as<uint32_t>()[i], 0x77777777u);
+            }
     }
 
 private:
@@ -178,8 +180,9 @@ private:
             zero -= double(jit::kByteTileZero) * each;
             unit = std::max(unit, std::fabs(each));
         }
-        if (!std::isnan(zero))
+        if (!std::isnan(zero)) {
             ASSERT_NEAR(double(bits_float(lane(numbers, r))), zero, part_ / jit::kByteTileSpan * 2 * unit);
+        }
     }
 
     static float bits_float(uint32_t bits) {
