@@ -158,6 +158,29 @@ struct TileQkArgs {
     const float* factors;  // [W * L] of the query's words
 };
 
+// Rows of numbers <-> columns, query rows in the lanes; one vector of rows.
+struct TileRowsArgs {         // query rows -> columns
+    const char* const* rows;  // [L] of the query's type
+    float* columns;           // [D][stride], L of each written: rows * factor
+    int64_t stride;           // bytes
+    float factor;
+};
+
+struct TileColumnsArgs {   // columns -> output rows
+    const float* columns;  // [Dv][stride]
+    int64_t stride;        // bytes
+    const float* factors;  // [L]
+    char* const* rows;     // [L] of the output's type, written: columns * factors
+    float* poison;         // [L], written: NaN where a row got an Inf or NaN, else 0
+};
+
+struct TileQueryArgs {     // columns -> what the products of keys take that are not of floats
+    const float* columns;  // [D][L]
+    void* query;           // as TileQkArgs::query, of L rows
+    int64_t stride;        // bytes
+    float* factors;        // [L] of words, written
+};
+
 struct TileBiasArgs {         // rows of an additive mask -> TileSoftmaxArgs::bias
     const char* const* rows;  // [L] of the mask's type, at any address
     float* bias;              // [N][stride], L of each written, in log2 units; -Inf stays, nothing becomes it
@@ -166,7 +189,7 @@ struct TileBiasArgs {         // rows of an additive mask -> TileSoftmaxArgs::bi
 };
 
 struct TileSoftmaxArgs {
-    float* scores;          // [N][W * L] in, probabilities out
+    float* scores;          // [N][W * L] in, probabilities out, or [N / 2][W * L] pairs of bfloat16 ones
     const float* bias;      // [N][W * L]
     const int32_t* begin;   // [W * L] keys of the tile that a row sees: begin <= key < end
     const int32_t* end;     // [W * L]
@@ -175,24 +198,26 @@ struct TileSoftmaxArgs {
     float* max;             // [W * L]
     float* sum;             // [W * L]
     float* rescale;         // [W * L]
-    int64_t count;          // keys, exact
+    int64_t count;          // keys, exact; of pairs: a multiple of kKeyPadding, what is padded being hidden
+    int64_t plain;          // kernels with masks: so many keys at the beginning are seen by all rows
     float cap;
 };
 
-struct TileWeightsArgs {         // probabilities * scales of the values, as words; or bfloat16 probabilities
+struct TileWeightsArgs {         // probabilities * scales of the values, as words
     const float* probabilities;  // [N][W * L], 0 for padded keys
     const float* scales;         // [N][scale stride]: of each group, relative to the largest of the tile
-    int16_t* weights;            // [groups][kTileKeys / 2][W * L][2], written; bfloat16: as of one group
-    float* factors;              // [W * L], written; bfloat16: none, and no scales
+    int16_t* weights;            // [groups][kTileKeys / 2][W * L][2], written
+    float* factors;              // [W * L], written
     int64_t count;               // keys, a multiple of kKeyPadding
 };
 
 struct TilePvArgs {
-    const void* probabilities;  // float [N][W * L], or the weights of TileWeightsArgs
+    const void* probabilities;  // float [N][W * L], pairs of bfloat16, or the weights of TileWeightsArgs
     const void* values;         // as packed
     const float* rescale;       // [W * L]
     float* output;              // [Dv rounded up to 8][W * L] accumulated
     int64_t count;              // keys, exact; of pairs: a multiple of kKeyPadding
+    int64_t panels;             // of kValuePanel values, from where values and output point; words: all
     const float* factors;       // [W * L] of the weights
     const float* tops;          // [groups]: the largest scales
 };

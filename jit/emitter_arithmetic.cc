@@ -251,4 +251,38 @@ void Emitter::transpose_dwords(const std::vector<Vec>& v) {
     vpunpcklqdq(c, h, c);
 }
 
+// Quarter (ymm: half) j of v[i] becomes quarter i of v[j].
+void Emitter::transpose_quarters(const std::vector<Vec>& v) {
+    Temp first(*this, "first"), second(*this, "second");
+    const Vec &f = first, &s = second;
+    if (!is_512()) {
+        const auto y = [](const Vec& r) { return Xbyak::Ymm(r.getIdx()); };
+        vperm2f128(y(f), y(v[0]), y(v[1]), 0x31);
+        vperm2f128(y(v[0]), y(v[0]), y(v[1]), 0x20);
+        return vmovaps(v[1], f);
+    }
+    const auto z = [](const Vec& r) { return Xbyak::Zmm(r.getIdx()); };
+    const auto even = [&](const Vec& d, const Vec& a, const Vec& b) { vshuff32x4(z(d), z(a), z(b), 0x88); };
+    const auto odd = [&](const Vec& d, const Vec& a, const Vec& b) { vshuff32x4(z(d), z(a), z(b), 0xdd); };
+    even(f, v[0], v[1]);
+    odd(s, v[0], v[1]);
+    odd(v[1], v[2], v[3]);
+    even(v[2], v[2], v[3]);
+    even(v[0], f, v[2]);
+    odd(v[2], f, v[2]);
+    odd(v[3], s, v[1]);
+    even(v[1], s, v[1]);
+}
+
+void Emitter::transpose(const std::vector<Vec>& v) {
+    const int quarters = lanes() / 4;
+    const auto every = [&](int from, int step, int count) {
+        std::vector<Vec> some;
+        for (int i = 0; i < count; ++i) some.push_back(v[size_t(from + i * step)]);
+        return some;
+    };
+    for (int i = 0; i < 4; ++i) transpose_quarters(every(i, 4, quarters));
+    for (int q = 0; q < quarters; ++q) transpose_dwords(every(4 * q, 1, 4));
+}
+
 }  // namespace quire::jit

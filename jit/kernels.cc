@@ -10,6 +10,8 @@
 #include "jit/tile_bias.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
+#include "jit/tile_query.h"
+#include "jit/tile_rows.h"
 #include "jit/tile_words.h"
 #include "jit/token_place.h"
 #include "jit/token_pv.h"
@@ -130,10 +132,6 @@ Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kern
             &kernels->pv);
     }
     const TileKey key = tile_key(values, vecs);
-    if (key.bfloats())
-        QUIRE_TRY(make(
-            cache, "tile_pairs_w" + std::to_string(vecs) + "_" + values.target->name,
-            [&](auto* code) { return generate_tile_pairs(*values.target, vecs, code); }, &kernels->weights));
     return make(
         cache, tile_name("tile_pv", key), [&](auto* code) { return generate_tile_pv(key, code); },
         &kernels->pv);
@@ -146,11 +144,9 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
     QUIRE_TRY(make_tile_qk(cache, keys, vecs, &kernels->qk));
     QUIRE_TRY(make_tile_pv(cache, values, vecs, kernels));
     for (bool masked : {false, true}) {
-        const std::string name = "tile_softmax_w" + std::to_string(vecs) + scores.name() +
-                                 (masked ? "_masked_" : "_") + keys.target->name;
+        const TileSoftmaxKey key{keys.target, scores, vecs, masked, values.products};
         QUIRE_TRY(make(
-            cache, name,
-            [&](auto* code) { return generate_tile_softmax(*keys.target, scores, vecs, masked, code); },
+            cache, key.name(), [&](auto* code) { return generate_tile_softmax(key, code); },
             masked ? &kernels->softmax_masked : &kernels->softmax));
     }
     return {};
@@ -167,6 +163,29 @@ Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
     return make(
         cache, values.name("pack_values"), [&](auto* code) { return generate_pack_values(values, code); },
         &kernels->values);
+}
+
+Status make_panel_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, quire_type type,
+                          PanelKernels* kernels) {
+    const Target& target = *keys.target;
+    const auto name = [&](const char* stage, int dim, quire_type of) {
+        return std::string(stage) + "_d" + std::to_string(dim) + "_" + type_name(of) + "_" + target.name;
+    };
+    QUIRE_TRY(make(
+        cache, name("tile_rows", keys.dim, type),
+        [&](auto* code) { return generate_tile_rows(target, type, keys.dim, code); }, &kernels->rows));
+    if (keys.products != Products::floats)
+        QUIRE_TRY(make(
+            cache, keys.name("tile_query"), [&](auto* code) { return generate_tile_query(keys, code); },
+            &kernels->query));
+    for (const auto& [of, kernel] :
+         {std::pair(type, &kernels->output), std::pair(QUIRE_F32, &kernels->states)}) {
+        const quire_type to = of;
+        QUIRE_TRY(make(
+            cache, name("tile_columns", values.dim, to),
+            [&](auto* code) { return generate_tile_columns(target, to, values.dim, code); }, kernel));
+    }
+    return {};
 }
 
 Status make_token_rows(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenRowsArgs>* kernel) {

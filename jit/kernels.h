@@ -40,7 +40,7 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
 struct TileKernels {  // query rows in the lanes; for one width of panel
     Kernel<TileQkArgs> qk;
     Kernel<TileSoftmaxArgs> softmax, softmax_masked;
-    Kernel<TileWeightsArgs> weights;  // empty where pv takes probabilities
+    Kernel<TileWeightsArgs> weights;  // empty where pv takes what softmax gives
     Kernel<TilePvArgs> pv;
 };
 
@@ -51,9 +51,18 @@ struct PackKernels {                             // cache rows -> tiles for Tile
     Kernel<PackArgs> keys, values;
 };
 
+struct PanelKernels {  // query rows into the lanes, outputs out of them
+    Kernel<TileRowsArgs> rows;
+    Kernel<TileQueryArgs> query;  // empty where the products of keys are of floats
+    Kernel<TileColumnsArgs> output, states;
+};
+
 Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
                          int vecs, TileKernels* kernels);
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels);
+// type: of queries and outputs.
+Status make_panel_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, quire_type type,
+                          PanelKernels* kernels);
 // Of keys or values in blocks of tokens; empty for other formats.
 Status make_token_rows(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenRowsArgs>* kernel);
 Status make_token_place(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenPlaceArgs>* kernel);

@@ -3,39 +3,10 @@
 #include <cmath>
 #include <cstddef>
 
-#include "jit/math.h"
+#include "jit/softmax_emitter.h"
 
 namespace quire::jit {
 namespace {
-
-constexpr float kLowest = -3.40282347e38f;
-
-// Shared by both forms: what happens to scores between QK and exp2.
-class SoftmaxEmitter : public Emitter {
-protected:
-    SoftmaxEmitter(const Target& target, const ScoreKey& key) : Emitter(target), key_(key) {}
-
-    // score = cap * tanh(score); the query was divided by the cap.
-    void emit_soft_cap(const Vec& score, const RegExp& cap) {
-        if (!key_.soft_cap) return;
-        emit_tanh(*this, score);
-        multiply_by_scalar(score, cap);
-    }
-
-    // score += bias; -Inf hides also where the score is NaN.
-    void emit_bias(const Vec& score, const RegExp& bias) {
-        if (!key_.bias) return;
-        Temp added(*this, "bias");
-        vmovups(added, ptr[bias]);
-        vaddps(score, score, added);
-        replace_where_equal(score, added, -INFINITY);
-    }
-
-    // A row that has seen nothing has maximum -Inf; subtracting that would give NaN.
-    void emit_finite(const Vec& d, const Vec& maximum) { vmaxps(d, maximum, splat(kLowest)); }
-
-    const ScoreKey key_;
-};
 
 // for row in 0..rows:
 //   top = max[row]
@@ -214,150 +185,10 @@ private:
     const Vec top_ = vec("top"), total_ = vec("total");
 };
 
-// The same with query rows in the lanes: no step across lanes. w runs over the vectors of the panel.
-//
-// for key in 0..count:                                                       emit_scores
-//   s[w] = soft cap, ALiBi, bias of scores[key][w]; -Inf outside begin[w]..end[w]
-//   scores[key][w] = s; top[w] = max(top[w], s[w])
-// rescale[w] = exp2(max[w] - top[w]); max[w] = top[w]                        emit_maximum
-// for key in 0..count: p = exp2(scores[key][w] - top[w]); total[w] += p      emit_exponentials
-// sum[w] = sum[w] * rescale[w] + total[w]                                    emit_sum
-class TileSoftmax : public SoftmaxEmitter {
-public:
-    TileSoftmax(const Target& target, const ScoreKey& key, int vecs_a_panel, bool masked)
-        : SoftmaxEmitter(target, key), vecs_(vecs_a_panel), masked_(masked), top_(vecs("top", vecs_a_panel)) {
-        begin();
-        mov(count_, ptr[args() + offsetof(TileSoftmaxArgs, count)]);
-        emit_scores();
-        emit_maximum();
-        emit_exponentials();
-        end();
-    }
-
-private:
-    RegExp row_constant(const Gpr& base, int w) const { return base + w * vec_bytes(); }
-
-    template <typename Body>
-    void for_each_key(const Body& body) {
-        Label each;
-        mov(score_, ptr[args() + offsetof(TileSoftmaxArgs, scores)]);
-        mov(left_, count_);
-        L(each);
-        body();
-        add(score_, vecs_ * vec_bytes());
-        dec(left_);
-        jnz(each, T_NEAR);
-    }
-
-    void emit_scores() {
-        stage("scores");
-        const Gpr begin = gpr("begin"), end = gpr("end"), slope = gpr("slope"), distance = gpr("distance"),
-                  bias = gpr("bias"), max = gpr("max");
-        mov(begin, ptr[args() + offsetof(TileSoftmaxArgs, begin)]);
-        mov(end, ptr[args() + offsetof(TileSoftmaxArgs, end)]);
-        mov(slope, ptr[args() + offsetof(TileSoftmaxArgs, slope)]);
-        mov(distance, ptr[args() + offsetof(TileSoftmaxArgs, distance)]);
-        if (key_.bias) mov(bias, ptr[args() + offsetof(TileSoftmaxArgs, bias)]);
-        mov(max, ptr[args() + offsetof(TileSoftmaxArgs, max)]);
-        Temp index(*this, "index");
-        zero(index);
-        for (int w = 0; w < vecs_; ++w) vmovups(top_[size_t(w)], ptr[row_constant(max, w)]);
-        for_each_key([&] {
-            for (int w = 0; w < vecs_; ++w) {
-                Temp score(*this, "score");
-                vmovups(score, ptr[row_constant(score_, w)]);
-                emit_soft_cap(score, args() + offsetof(TileSoftmaxArgs, cap));
-                if (key_.alibi) {
-                    Temp away(*this, "away"), factor(*this, "factor");
-                    vcvtdq2ps(away, index);
-                    vaddps(away, away, ptr[row_constant(distance, w)]);
-                    vmovups(factor, ptr[row_constant(slope, w)]);
-                    vfmadd231ps(score, away, factor);
-                }
-                emit_bias(score, row_constant(bias, w));
-                if (masked_)
-                    keep_in_range(score, index, ptr[row_constant(begin, w)], ptr[row_constant(end, w)],
-                                  splat(-INFINITY));
-                if (masked_ || key_.bias || key_.alibi || key_.soft_cap)
-                    vmovups(ptr[row_constant(score_, w)], *score);
-                vmaxps(top_[size_t(w)], score, top_[size_t(w)]);
-            }
-            if (masked_ || key_.alibi) vpaddd(index, index, splat_bits(1));
-            if (key_.bias) add(bias, vecs_ * vec_bytes());
-        });
-        for (const Gpr& r : {begin, end, slope, distance, bias, max}) free(r);
-    }
-
-    void emit_maximum() {
-        stage("maximum");
-        const Gpr max = gpr("max"), rescale = gpr("rescale");
-        mov(max, ptr[args() + offsetof(TileSoftmaxArgs, max)]);
-        mov(rescale, ptr[args() + offsetof(TileSoftmaxArgs, rescale)]);
-        for (int w = 0; w < vecs_; ++w) {
-            Temp before(*this, "before");
-            vmovups(before, ptr[row_constant(max, w)]);
-            vmovups(ptr[row_constant(max, w)], top_[size_t(w)]);
-            emit_finite(top_[size_t(w)], top_[size_t(w)]);
-            vsubps(before, before, top_[size_t(w)]);
-            emit_exp2(*this, before);
-            vmovups(ptr[row_constant(rescale, w)], *before);
-        }
-        free(max);
-        free(rescale);
-    }
-
-    void emit_exponentials() {
-        stage("exponentials");
-        const std::vector<Vec> total = vecs("total", vecs_);
-        for (const Vec& v : total) zero(v);
-        for_each_key([&] {
-            const std::vector<Vec> p = vecs("p", vecs_);
-            for (int w = 0; w < vecs_; ++w) {
-                vmovups(p[size_t(w)], ptr[row_constant(score_, w)]);
-                vsubps(p[size_t(w)], p[size_t(w)], top_[size_t(w)]);
-            }
-            emit_exp2(*this, p);
-            for (int w = 0; w < vecs_; ++w) {
-                vmovups(ptr[row_constant(score_, w)], p[size_t(w)]);
-                vaddps(total[size_t(w)], total[size_t(w)], p[size_t(w)]);
-            }
-            free(p);
-        });
-        emit_sum(total);
-        free(total);
-    }
-
-    void emit_sum(const std::vector<Vec>& total) {
-        stage("sum");
-        const Gpr sum = gpr("sum"), rescale = gpr("rescale");
-        mov(sum, ptr[args() + offsetof(TileSoftmaxArgs, sum)]);
-        mov(rescale, ptr[args() + offsetof(TileSoftmaxArgs, rescale)]);
-        for (int w = 0; w < vecs_; ++w) {
-            Temp before(*this, "before");
-            vmovups(before, ptr[row_constant(sum, w)]);
-            vmulps(before, before, ptr[row_constant(rescale, w)]);
-            vaddps(before, before, total[size_t(w)]);
-            vmovups(ptr[row_constant(sum, w)], *before);
-        }
-        free(sum);
-        free(rescale);
-    }
-
-    const int vecs_;
-    const bool masked_;
-    const std::vector<Vec> top_;
-    const Gpr count_ = gpr("count"), score_ = gpr("score"), left_ = gpr("left");
-};
-
 }  // namespace
 
 Status generate_softmax(const Target& target, const ScoreKey& key, std::vector<uint8_t>* code) {
     return Softmax(target, key).finish(code);
-}
-
-Status generate_tile_softmax(const Target& target, const ScoreKey& key, int vecs, bool masked,
-                             std::vector<uint8_t>* code) {
-    return TileSoftmax(target, key, vecs, masked).finish(code);
 }
 
 }  // namespace quire::jit

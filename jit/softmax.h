@@ -9,9 +9,22 @@ namespace quire::jit {
 
 // Rows of scores: void(const SoftmaxArgs*).
 Status generate_softmax(const Target& target, const ScoreKey& key, std::vector<uint8_t>* code);
-// Query rows in the lanes, `vecs` vectors of them: void(const TileSoftmaxArgs*). Without `masked`, every row
-// sees every key of the tile.
-Status generate_tile_softmax(const Target& target, const ScoreKey& key, int vecs, bool masked,
-                             std::vector<uint8_t>* code);
+// Query rows in the lanes. Without `masked`, every row sees every key of the tile.
+struct TileSoftmaxKey {
+    const Target* target;
+    ScoreKey scores;
+    int vecs;  // of query rows
+    bool masked;
+    Products probabilities =
+        Products::floats;  // what they are rounded to: words by another kernel, bfloats here
+
+    bool bfloats() const { return probabilities == Products::bfloats; }
+    std::string name() const {
+        return "tile_softmax_w" + std::to_string(vecs) + scores.name() + (masked ? "_masked" : "") +
+               products_name(probabilities) + "_" + target->name;
+    }
+};
+Status generate_tile_softmax(const TileSoftmaxKey& key,
+                             std::vector<uint8_t>* code);  // void(const TileSoftmaxArgs*)
 
 }  // namespace quire::jit

@@ -82,7 +82,7 @@ private:
               element_ = gpr("element"), left_ = gpr("left");
 };
 
-// for d in 0..Dv step n:
+// for d in 0..8 * panels step n:
 //   acc[n][w] = output[d + n][w] * rescale[w]
 //   for key in 0..count: acc[n][w] += values[d + n of key] * probabilities[key][w]   (or for each pair of
 //   keys) output[d + n][w] = acc[n][w]
@@ -92,7 +92,7 @@ public:
         begin();
         mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
         mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
-        mov(panels_, (key_.dim + kValuePanel - 1) / kValuePanel);
+        mov(panels_, ptr[args() + offsetof(TilePvArgs, panels)]);
         Label each_panel;
         L(each_panel);
         for (int d = 0; d < kValuePanel; d += n_) emit_dims(d);
@@ -132,40 +132,9 @@ private:
               value_ = gpr("value");
 };
 
-// for each pair of keys: weights[pair][w] = probabilities of both
-//
-// A pair is written where both have been read: weights may be the probabilities' own memory.
-class TilePairs : public Emitter {
-public:
-    TilePairs(const Target& target, int vecs) : Emitter(target) {
-        const Gpr probabilities = gpr("probabilities"), weights = gpr("weights"), count = gpr("count");
-        begin();
-        mov(probabilities, ptr[args() + offsetof(TileWeightsArgs, probabilities)]);
-        mov(weights, ptr[args() + offsetof(TileWeightsArgs, weights)]);
-        mov(count, ptr[args() + offsetof(TileWeightsArgs, count)]);
-        Label each_pair;
-        L(each_pair);
-        for (int w = 0; w < vecs; ++w) {
-            Temp low(*this, "low"), high(*this, "high");
-            vmovups(low, ptr[probabilities + w * vec_bytes()]);
-            vmovups(high, ptr[probabilities + (vecs + w) * vec_bytes()]);
-            pair_bfloats(low, low, high);
-            vmovups(ptr[weights + w * vec_bytes()], *low);
-        }
-        add(probabilities, 2 * vecs * vec_bytes());
-        add(weights, vecs * vec_bytes());
-        sub(count, 2);
-        jnz(each_pair, T_NEAR);
-        end();
-    }
-};
-
 }  // namespace
 
 Status generate_tile_qk(const TileKey& key, std::vector<uint8_t>* code) { return TileQk(key).finish(code); }
 Status generate_tile_pv(const TileKey& key, std::vector<uint8_t>* code) { return TilePv(key).finish(code); }
-Status generate_tile_pairs(const Target& target, int vecs, std::vector<uint8_t>* code) {
-    return TilePairs(target, vecs).finish(code);
-}
 
 }  // namespace quire::jit

@@ -24,7 +24,5 @@ struct TileKey {
 Status generate_tile_qk(const TileKey& key, std::vector<uint8_t>* code);  // void(const TileQkArgs*)
 Status generate_tile_pv(const TileKey& key,
                         std::vector<uint8_t>* code);  // void(const TilePvArgs*); dim is Dv
-// Probabilities as pairs of bfloat16 numbers, for a panel of so many vectors: void(const TileWeightsArgs*)
-Status generate_tile_pairs(const Target& target, int vecs, std::vector<uint8_t>* code);
 
 }  // namespace quire::jit

@@ -63,10 +63,8 @@ const char* query_at(const AttentionProblem& problem, const Item& item, int64_t 
 
 // Factor of the query: softmax scale and log2(e), or what the soft cap needs.
 float query_factor(const AttentionSpec& spec);
-// `count` floats, a multiple of 4, as words of 15 bits and a sign; returns what they are to be multiplied by.
-// NaN or Inf among them makes that NaN. swap_middle: as jit::swaps_middle.
-float round_to_words(const UnalignedFloat* row, int count, bool swap_middle, int16_t* words);
-// The same of [key_stride] floats, in AttentionPlan::query_order.
+// [key_stride] floats as words of 15 bits and a sign, in AttentionPlan::query_order; returns what they are to
+// be multiplied by. NaN or Inf among them makes that NaN.
 float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words);
 // The query as bytes: [byte_order], what its lanes' sums start with [chunks][L], and their factors
 // [spans][L].
@@ -80,11 +78,6 @@ void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBy
 // The same as jit/qk_fours.h says: [vectors], [sums][L]. Factors of bytes are [sums][L]; of two bytes there
 // is one.
 void query_to_fours(const jit::FoursForm& form, const float* query, const QueryBytes& to);
-// The same of [D] floats times `factor` as tiles have them, in TileBytes::order: one row of what
-// jit::TileQkArgs says. NaN or Inf among them makes a factor NaN.
-void query_to_tile_bytes(const AttentionPlan& plan, const UnalignedFloat* query, float factor, uint32_t* to);
-// `count` floats times `factor` as bfloat16, to nearest even; an odd one gets a 0 beside it.
-void round_to_bfloats(const UnalignedFloat* row, int count, float factor, int16_t* to);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 

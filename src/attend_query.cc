@@ -82,79 +82,27 @@ float largest_of(const UnalignedFloat* row, int count, float* poison) {
     return std::max(std::max(top[0], top[1]), std::max(top[2], top[3]));
 }
 
-// A span of kByteTileSpan numbers as bytes; returns their sum.
-uint32_t round_to_bytes(const float* x, float inverse, int8_t* bytes) {
-    static_assert(jit::kByteTileSpan == 8);
-    const __m128 factor = _mm_set1_ps(inverse);
-    const __m128i low = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(x), factor)),
-                  high = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(x + 4), factor));
-    const __m128i words = _mm_packs_epi32(low, high);
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(bytes), _mm_packs_epi16(words, words));
-    uint32_t sums[4];
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(sums), _mm_add_epi32(low, high));
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-// A part's bytes, and its numbers as jit::TileQkArgs says. Every other factor is negative, and its bytes the
-// opposite: so kByteTileZero times them, which a part adds up with its sums, stays small, and rounding with
-// it.
-void round_part(const float* x, int count, float factor, uint32_t code_zero, int8_t* bytes,
-                uint32_t* numbers) {
-    constexpr float kMostSpans = 16;
-    double zeros = 0;
-    for (int i = 0; i < count / jit::kByteTileSpan; ++i) {
-        float poison = 0;
-        const int first = i * jit::kByteTileSpan;
-        const float top = largest_of(x + first, jit::kByteTileSpan, &poison);
-        const float units = i % 2 == 0 ? kLargestByte : -kLargestByte, unit = top / units * factor;
-        const uint32_t sum = round_to_bytes(x + first, units / top, bytes + first);
-        poison += jit::kByteTileZero * kMostSpans * unit * 0;  // where a sum might be infinite
-        numbers[1 + 2 * i] = float_bits(jit::kByteTileZero) - code_zero * sum;
-        numbers[2 + 2 * i] = float_bits(unit + poison);
-        zeros -= double(jit::kByteTileZero) * double(unit);
-    }
-    numbers[0] = float_bits(float(zeros));
-}
-
-}  // namespace
-
-float round_to_words(const UnalignedFloat* row, int count, bool swap_middle, int16_t* words) {
+// `count` floats, a multiple of 4, as words of 15 bits and a sign; returns what they are to be multiplied by.
+// NaN or Inf among them makes that NaN.
+float round_to_words(const float* row, int count, int16_t* words) {
     float poison = 0;
     const float largest = largest_of(row, count, &poison);
     const __m128 factor = _mm_set1_ps(jit::kLargestWord / largest);
     for (int d = 0; d < count; d += 4) {
         const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(load_four(row + d), factor));
-        __m128i packed = _mm_packs_epi32(rounded, rounded);
-        if (swap_middle) packed = _mm_shufflelo_epi16(packed, _MM_SHUFFLE(3, 1, 2, 0));
+        const __m128i packed = _mm_packs_epi32(rounded, rounded);
         _mm_storel_epi64(reinterpret_cast<__m128i*>(words + d), packed);
     }
     return largest / jit::kLargestWord + poison;
 }
 
-// As float_to_bfloat: the upper halves of the bits, which hold a sign, so that packing saturates nothing. NaN
-// is not rounded, which could make it Inf or a number, but made quiet.
-void round_to_bfloats(const UnalignedFloat* row, int count, float factor, int16_t* to) {
-    const __m128 factors = _mm_set1_ps(factor);
-    int d = 0;
-    for (; d + 4 <= count; d += 4) {
-        const __m128 x = _mm_mul_ps(load_four(row + d), factors);
-        const __m128i bits = _mm_castps_si128(x), nan = _mm_castps_si128(_mm_cmpunord_ps(x, x));
-        const __m128i odd = _mm_and_si128(_mm_srli_epi32(bits, 16), _mm_set1_epi32(1));
-        const __m128i half = _mm_add_epi32(odd, _mm_set1_epi32(0x7fff));
-        __m128i rounded = _mm_add_epi32(bits, _mm_andnot_si128(nan, half));
-        rounded = _mm_or_si128(rounded, _mm_and_si128(nan, _mm_set1_epi32(0x00400000)));
-        const __m128i upper = _mm_srai_epi32(rounded, 16);
-        _mm_storel_epi64(reinterpret_cast<__m128i*>(to + d), _mm_packs_epi32(upper, upper));
-    }
-    for (; d < count; ++d) to[d] = int16_t(float_to_bfloat(row[d] * factor));
-    if (count % 2 != 0) to[count] = 0;
-}
+}  // namespace
 
 float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words) {
     int16_t numbers[1 + kMostHeadDim];
     int16_t* const natural = numbers + 1;
     natural[-1] = 0;  // what the order has where there is no element
-    const float factor = round_to_words(query, plan.key_stride, false, natural);
+    const float factor = round_to_words(query, plan.key_stride, natural);
     for (const int element : plan.query_order) *words++ = natural[element];
     return factor;
 }
@@ -184,17 +132,6 @@ void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBy
             _mm_storeu_si128(reinterpret_cast<__m128i*>(to.starts + first / parts * lanes + lane),
                              _mm_cvtps_epi32(start));
         }
-}
-
-void query_to_tile_bytes(const AttentionPlan& plan, const UnalignedFloat* query, float factor, uint32_t* to) {
-    const TileBytes& form = plan.tile_bytes;
-    const int count = plan.spec.D;
-    float ordered[kMostHeadDim];
-    for (int i = 0; i < count; ++i) ordered[i] = query[form.order[size_t(i)]];
-    auto* const bytes = reinterpret_cast<int8_t*>(to);
-    for (int i = 0; i < count / form.part; ++i)
-        round_part(ordered + i * form.part, form.part, factor, uint32_t(form.zero), bytes + i * form.part,
-                   to + count / 4 + i * form.numbers);
 }
 
 }  // namespace quire

@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "jit/word_loader.h"
+#include "src/attend_ahead.h"
 #include "src/attend_query_rows.h"
+#include "src/half.h"
 #include "src/token_rows.h"
 #include "src/transpose.h"
 
@@ -23,6 +25,9 @@ struct Panel {
     float *query, *output;    // [D][lanes] or as jit::TileQkArgs says, [Dv rounded up][lanes]
     float* factors;           // [lanes] of the words
     float *max, *sum;         // [lanes]
+    const char** queries;     // [lanes] rows; lanes without one have the last one's
+    char** outputs;           // [lanes] rows of the output, or of states; or TileState::spare_row
+    bool begun, written;
 };
 
 struct TileState {
@@ -31,15 +36,17 @@ struct TileState {
     float *keys, *values;              // packed tile
     float *key_scales, *value_scales;  // f32 scales of its rows
     float* tops;                       // [groups] largest scales of the values, where these are words
-    int16_t* weights;                  // as jit::TileWeightsArgs; of bfloat16: where the scores are
+    int16_t* weights;                  // as jit::TileWeightsArgs
     float* weight_factors;
     float *scores, *bias;               // [tile_keys][panel lanes]
     float *rescale, *slope, *distance;  // [panel lanes]
     int32_t *begin, *end;               // [panel lanes]
-    float* rows;                        // [5][row_stride] query rows as f32 or rounded, output rows
+    float* columns;                     // [D][L] query rows before they are rounded
+    float* spare_row;                   // [Dv], written by lanes without a row
     float* bias_rows;                   // [4][kTileKeys]
     const char** mask_rows;             // [panel lanes]
-    RowAddresses* addresses;
+    RowAddresses *addresses, *next;     // of this tile and of the next one
+    Ahead* ahead;
     TakenRows taken;  // of blocks of tokens: keys, then values
 };
 
@@ -52,8 +59,10 @@ size_t weight_pairs(const AttentionPlan& plan) {
     return size_t(plan.tile_weight_groups) * jit::kTileKeys / 2 * size_t(plan.panel_rows());
 }
 
-// Floats of one of TileState::rows.
-size_t row_stride(const AttentionPlan& plan) { return size_t(std::max(plan.key_stride, plan.value_stride)); }
+// Floats of TileState::columns.
+size_t column_floats(const AttentionPlan& plan) {
+    return plan.panel.query ? size_t(plan.spec.D * plan.target->lanes()) : 0;
+}
 
 size_t max_panels(const AttentionPlan& plan) { return size_t(plan.tile_rows / plan.panel_rows()); }
 
@@ -70,85 +79,62 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.tops = scratch.floats(size_t(plan.tile_weight_groups));
     s.weight_factors = scratch.floats(lanes);
     s.scores = scratch.floats(keys * lanes);
-    s.weights = plan.pack.value_products == jit::Products::bfloats
-                    ? reinterpret_cast<int16_t*>(s.scores)
-                    : scratch.array<int16_t>(2 * weight_pairs(plan));
+    s.weights = scratch.array<int16_t>(2 * weight_pairs(plan));
     s.bias = scratch.floats(keys * lanes);
     s.rescale = scratch.floats(lanes);
     s.slope = scratch.floats(lanes);
     s.distance = scratch.floats(lanes);
     s.begin = scratch.array<int32_t>(lanes);
     s.end = scratch.array<int32_t>(lanes);
-    s.rows = scratch.floats(5 * row_stride(plan));
+    s.columns = scratch.floats(column_floats(plan));
+    s.spare_row = scratch.floats(size_t(plan.value_stride));
     s.bias_rows = scratch.floats(4 * jit::kTileKeys);
     s.mask_rows = scratch.array<const char*>(lanes);
     s.addresses = scratch.array<RowAddresses>(1);
+    s.next = scratch.array<RowAddresses>(1);
+    s.ahead = scratch.array<Ahead>(1);
     return s;
 }
 
-void prefetch_row(const char* row, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
-}
-
-// A query row as f32: where it lies, or in `room`.
-const UnalignedFloat* query_numbers(const AttentionSpec& spec, const char* from, float* room) {
-    if (spec.type == QUIRE_F32) return reinterpret_cast<const UnalignedFloat*>(from);
-    load_numbers(spec.type, from, spec.D, room);
-    return room;
-}
-
-// A query row times `factor` into `to`, as the products of keys take it where they are not of floats; returns
-// what the scores are then to be multiplied by (of words).
-float round_query(const AttentionPlan& plan, const UnalignedFloat* row, float factor, float* to) {
-    auto* const pairs = reinterpret_cast<int16_t*>(to);
-    switch (plan.pack.key_products) {
-        case jit::Products::words:
-            return factor * round_to_words(row, plan.spec.D, jit::swaps_middle(plan.spec.key_format), pairs);
-        case jit::Products::bytes:
-            query_to_tile_bytes(plan, row, factor, reinterpret_cast<uint32_t*>(to));
-            return 0;
-        default: round_to_bfloats(row, plan.spec.D, factor, pairs); return 0;
+// The query in the lanes, as jit::TileQkArgs says.
+void load_query(const AttentionPlan& plan, const Panel& panel, const TileState& s) {
+    const jit::PanelKernels& kernels = plan.panel;
+    const int lanes = plan.target->lanes();
+    const int64_t stride = panel.lanes * int64_t(sizeof(float)), whole = lanes * int64_t(sizeof(float));
+    for (int64_t first = 0; first < panel.lanes; first += lanes) {
+        kernels.rows({panel.queries + first, kernels.query ? s.columns : panel.query + first,
+                      kernels.query ? whole : stride, query_factor(plan.spec)});
+        if (kernels.query) kernels.query({s.columns, panel.query + first, stride, panel.factors + first});
     }
 }
 
-// 32-bit lanes of such a row.
-int rounded_lanes(const AttentionPlan& plan) {
-    const int D = plan.spec.D;
-    if (plan.pack.key_products != jit::Products::bytes) return (D + 1) / 2;
-    return D / 4 + D / plan.tile_bytes.part * plan.tile_bytes.numbers;
+size_t state_of(const Item& item, int64_t row) {
+    return size_t(item.state + (row - item.row_begin) * item.parts);
 }
 
-// The query transposed: [D][lanes], or [rounded_lanes][lanes]; lanes without a row are 0.
-void load_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
-                const TileState& s) {
-    const AttentionSpec& spec = plan.spec;
-    const bool rounded = plan.pack.key_products != jit::Products::floats;
-    const float factor = query_factor(spec);
-    for (int64_t first = 0; first < panel.lanes; first += 4) {
-        for (int64_t r = first + 4; r < std::min(first + 8, panel.rows); ++r)
-            prefetch_row(query_at(p, item, panel.row_begin + r), bytes_of(spec.type, spec.D));
-        const UnalignedFloat* rows[4];
-        for (int64_t r = 0; r < 4; ++r) {
-            float* row = s.rows + size_t(r) * row_stride(plan);
-            rows[r] = row;
-            panel.factors[first + r] = 0;
-            if (first + r >= panel.rows) {
-                std::fill(row, row + spec.D, 0.f);
-                continue;
-            }
-            const char* from = query_at(p, item, panel.row_begin + first + r);
-            rows[r] = query_numbers(spec, from, rounded ? s.rows + 4 * row_stride(plan) : row);
-            if (!rounded) continue;
-            panel.factors[first + r] = round_query(plan, rows[r], factor, row);
-            rows[r] = row;
-        }
-        rounded ? rows_to_columns(rows, rounded_lanes(plan), panel.query + first, panel.lanes)
-                : rows_to_columns(rows, spec.D, factor, panel.query + first, panel.lanes);
+void list_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+               const TileState& s, States& states) {
+    const int64_t group = plan.spec.group();
+    const char* query = nullptr;
+    char* output = nullptr;
+    for (int64_t r = 0, head = panel.row_begin % group; r < panel.rows; ++r) {
+        const int64_t row = panel.row_begin + r;
+        const bool is_first = r == 0 || head == 0;
+        query = is_first ? query_at(p, item, row) : query + p.query.head_stride;
+        output = is_first ? output_at(p, item, row) : output + p.output.head_stride;
+        panel.queries[r] = query;
+        panel.outputs[r] = output;
+        if (item.parts > 1)
+            panel.outputs[r] =
+                reinterpret_cast<char*>(&states.output[state_of(item, row) * size_t(plan.value_stride)]);
+        head = head + 1 == group ? 0 : head + 1;
     }
+    std::fill(panel.queries + panel.rows, panel.queries + panel.lanes, query);
+    std::fill(panel.outputs + panel.rows, panel.outputs + panel.lanes, reinterpret_cast<char*>(s.spare_row));
 }
 
 void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Scratch& scratch,
-                 TileState* s) {
+                 TileState* s, States& states) {
     const int group = plan.spec.group(), lanes = plan.target->lanes();
     s->num_panels = 0;
     for (int64_t row = item.row_begin; row < item.row_end;) {
@@ -163,29 +149,39 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         panel.output = scratch.floats(size_t(plan.value_stride * panel.lanes));
         panel.max = scratch.floats(size_t(panel.lanes));
         panel.sum = scratch.floats(size_t(panel.lanes));
-        std::fill(panel.max, panel.max + panel.lanes, -INFINITY);
-        std::fill(panel.sum, panel.sum + panel.lanes, 0.f);
-        std::fill(panel.output, panel.output + plan.value_stride * panel.lanes, 0.f);
+        panel.queries = scratch.array<const char*>(size_t(panel.lanes));
+        panel.outputs = scratch.array<char*>(size_t(panel.lanes));
+        panel.begun = panel.written = false;
         p.visible(item.b, row / group, (row + panel.rows - 1) / group, &panel.any, &panel.all);
-        load_query(plan, p, item, panel, *s);
+        list_rows(plan, p, item, panel, *s, states);
         row += panel.rows;
     }
+}
+
+// What a panel is before its first tile, made when that is at hand: it is in the caches then.
+void begin_panel(const AttentionPlan& plan, Panel* panel) {
+    std::fill(panel->max, panel->max + panel->lanes, -INFINITY);
+    std::fill(panel->sum, panel->sum + panel->lanes, 0.f);
+    std::fill(panel->output, panel->output + plan.value_stride * panel->lanes, 0.f);
+    panel->begun = true;
 }
 
 // Bounds and ALiBi constants of the panel's lanes for the tile at `begin`.
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 int64_t begin, int64_t count, const TileState& s) {
     const int group = plan.spec.group();
-    KeyRange seen{0, 0};
+    int64_t i = panel.row_begin / group, head = panel.row_begin % group;
+    KeyRange seen = p.visible_in(item.b, i, begin, count);  // the heads of a query see the same
     for (int64_t r = 0; r < panel.lanes; ++r) {
-        const int64_t row = panel.row_begin + std::min(r, panel.rows - 1), i = row / group;
-        if (r == 0 || row % group == 0)  // the heads of a query see the same
-            seen = p.visible_in(item.b, i, begin, count);
         s.begin[r] = int32_t(seen.begin);
         s.end[r] = int32_t(seen.end);
-        if (!plan.spec.alibi) continue;
-        s.slope[r] = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
-        s.distance[r] = float(begin - p.position(item.b, i));
+        if (plan.spec.alibi) {
+            s.slope[r] = plan.slopes[size_t(item.kv_head * group + head)] * kLog2e;
+            s.distance[r] = float(begin - p.position(item.b, i));
+        }
+        if (r + 1 >= panel.rows || ++head < group) continue;
+        head = 0;
+        seen = p.visible_in(item.b, ++i, begin, count);
     }
 }
 
@@ -240,31 +236,130 @@ void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, con
         add_bias_columns(p, item, panel, begin + done, count - done, s.bias + done * panel.lanes, s);
 }
 
-void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+// Of the tile's probabilities, which softmax has left in the scores' memory.
+void drop_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                int64_t begin, int64_t count, const TileState& s) {
+    for (int64_t r = 0; r < panel.rows; ++r) {
+        if (plan.pack.value_products != jit::Products::bfloats) {
+            drop(p, item, panel.row_begin + r, begin, count, s.scores + r, panel.lanes);
+            continue;
+        }
+        auto* const pairs = reinterpret_cast<uint16_t*>(s.scores);
+        const auto at = [&](int64_t key) -> uint16_t& {
+            return pairs[(key / 2 * panel.lanes + r) * 2 + key % 2];
+        };
+        float probabilities[jit::kTileKeys];
+        for (int64_t key = 0; key < count; ++key) probabilities[key] = bfloat_to_float(at(key));
+        drop(p, item, panel.row_begin + r, begin, count, probabilities, 1);
+        for (int64_t key = 0; key < count; ++key) at(key) = float_to_bfloat(probabilities[key]);
+    }
+}
+
+// What panel `index` asks for while it computes its scores: its share of the next tile, the queries of the
+// next panel, and its own output's lines before they are written.
+void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, const TileState& s) {
+    const AttentionSpec& spec = plan.spec;
+    const Panel& panel = s.panels[index];
+    s.ahead->clear();
+    if (is_last_tile)
+        s.ahead->add(panel.outputs, panel.rows, bytes_of(spec.type, spec.Dv), Ahead::Use::write);
+    if (index + 1 < s.num_panels && !s.panels[index + 1].begun) {
+        const Panel& next = s.panels[index + 1];
+        s.ahead->add(next.queries, next.rows, bytes_of(spec.type, spec.D), Ahead::Use::read);
+    }
+    const int64_t first = s.next->count * index / s.num_panels,
+                  rows = s.next->count * (index + 1) / s.num_panels - first;
+    const auto add = [&](const char* const* list, const char* const* scales, const quire_format& format,
+                         int dim) {
+        s.ahead->add(list + first, rows, bytes_of(format.type, dim), Ahead::Use::read);
+        if (is_quantised(format))
+            s.ahead->add(scales + first, rows, bytes_of(format.scale_type, dim / format.quant_group),
+                         Ahead::Use::read);
+    };
+    if (!plan.pack.key_rows) add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
+    if (!plan.pack.value_rows) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
+}
+
+// The rows of an additive mask that the next panel reads, of this tile or of the next.
+void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t index, int64_t begin,
+                        int64_t tile_count, const TileState& s) {
+    const bool is_last = index + 1 == s.num_panels;
+    const Panel& next = s.panels[is_last ? 0 : index + 1];
+    const int64_t first = is_last ? s.next->begin : begin, in_tile = is_last ? s.next->count : tile_count;
+    const int64_t count = std::min(in_tile, next.any.end - first);
+    if (count <= 0 || !list_mask_rows(p, item, next, first, s.mask_rows)) return;
+    s.ahead->add(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)), Ahead::Use::read);
+}
+
+// Both products in steps, between which rows are asked for: the first half of them, then the other.
+void score_panel(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel,
+                 int64_t count, const TileState& s) {
+    constexpr int64_t kStep = 16;
+    const int64_t steps = s.ahead->empty() ? 1 : (count + kStep - 1) / kStep;
+    for (int64_t i = 0, key = 0; i < steps; ++i, key += kStep) {
+        s.ahead->fetch(i, 2 * steps);
+        kernels.qk({panel.query, s.keys + key * plan.tile_key_lanes, s.scores + key * panel.lanes,
+                    steps == 1 ? count : std::min(kStep, count - key),
+                    s.key_scales + key * plan.key_scale_stride, panel.factors});
+    }
+}
+
+void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel, int64_t count,
+                const TileState& s) {
+    const int64_t panels = (plan.spec.Dv + jit::kValuePanel - 1) / jit::kValuePanel;
+    if (kernels.weights) {
+        s.ahead->fetch(1, 2);
+        kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, count});
+        return kernels.pv(
+            {s.weights, s.values, s.rescale, panel.output, count, panels, s.weight_factors, s.tops});
+    }
+    const int64_t stride =
+        plan.pack.value_products == jit::Products::bfloats ? jit::kPairPanelStride : jit::kPanelStride;
+    const int64_t step = s.ahead->empty() ? panels : 2, steps = (panels + step - 1) / step;
+    for (int64_t i = 0, at = 0; i < steps; ++i, at += step) {
+        s.ahead->fetch(steps + i, 2 * steps);
+        kernels.pv({s.scores,
+                    s.values + at * stride,
+                    s.rescale,
+                    panel.output + at * jit::kValuePanel * panel.lanes,
+                    count,
+                    std::min(step, panels - at),
+                    {},
+                    {}});
+    }
+}
+
+void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t index,
                   int64_t begin, int64_t tile_count, const TileState& s) {
+    Panel& panel = s.panels[index];
     const int64_t count = std::min(tile_count, panel.any.end - begin);
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
     const auto whole = [&](int64_t step) { return (count + step - 1) / step * step; };
     const int64_t padded = whole(jit::kKeyPadding);
+    const bool pairs = plan.pack.value_products == jit::Products::bfloats;
     const int group = plan.spec.group();
     const BlockView view =
         p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
     if (!view.seen) return;
+    if (!panel.begun) {
+        begin_panel(plan, &panel);
+        load_query(plan, panel, s);
+    }
     const jit::TileKernels& kernels = view.bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
-    const bool masked = view.ragged || begin < panel.all.begin || begin + count > panel.all.end;
+    const bool all_from_begin = !view.ragged && begin >= panel.all.begin;
+    const int64_t plain = all_from_begin ? std::clamp<int64_t>(panel.all.end - begin, 0, count) : 0;
+    const bool masked = plain < count || (pairs && padded != count);
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
     if (view.bias) load_bias_columns(plan, p, item, panel, begin, count, s);
-    kernels.qk({panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors});
+    look_ahead(plan, index, begin + tile_count >= panel.any.end, s);
+    if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
+    score_panel(plan, kernels, panel, whole(jit::kTileStep), s);
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
-                                s.rescale, count, cap_factor(plan.spec)});
-    if (p.dropout)
-        for (int64_t r = 0; r < panel.rows; ++r)
-            drop(p, item, panel.row_begin + r, begin, count, s.scores + r, panel.lanes);
-    if (!kernels.weights) return kernels.pv({s.scores, s.values, s.rescale, panel.output, count, {}, {}});
-    std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
-    kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, padded});
-    kernels.pv({s.weights, s.values, s.rescale, panel.output, padded, s.weight_factors, s.tops});
+                                s.rescale, pairs ? padded : count, plain, cap_factor(plan.spec)});
+    if (p.dropout) drop_panel(plan, p, item, panel, begin, count, s);
+    if (kernels.weights) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
+    add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, s);
 }
 
 // Makes scales relative to the largest of their group in the tile. As integers, bits of larger magnitudes are
@@ -302,24 +397,31 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     if (pack.value_products == jit::Products::words) relate_scales(plan, rows.padded(), s);
 }
 
-void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
                  const TileState& s, States& states) {
+    if (!panel.begun) begin_panel(plan, &panel);  // it sees no key
+    const bool whole = item.parts == 1;
+    float* const factors = s.rescale;  // of no more use
+    std::fill(factors, factors + panel.lanes, 1.f);
     for (int64_t r = 0; r < panel.rows; ++r) {
         const int64_t row = panel.row_begin + r;
-        if (r % 4 == 0)
-            columns_to_rows(panel.output + r, panel.lanes, plan.spec.Dv, s.rows, int64_t(row_stride(plan)));
-        const float* output = s.rows + size_t(r % 4) * row_stride(plan);
-        if (item.parts == 1) {
-            finish_row(p, item, row, panel.max[r], panel.sum[r], output);
+        if (whole) {
+            factors[r] = finish_scale(p, item, row, panel.max[r], panel.sum[r]);
             continue;
         }
-        const size_t state = size_t(item.state + (row - item.row_begin) * item.parts);
-        states.max[state] = panel.max[r];
-        states.sum[state] = panel.sum[r];
-        float* to = &states.output[state * size_t(plan.value_stride)];
-        std::copy(output, output + plan.spec.Dv, to);
+        states.max[state_of(item, row)] = panel.max[r];
+        states.sum[state_of(item, row)] = panel.sum[r];
+        float* const to = reinterpret_cast<float*>(panel.outputs[r]);
         std::fill(to + plan.spec.Dv, to + plan.value_stride, 0.f);
     }
+    float* const poison = s.weight_factors;  // of no more use
+    for (int64_t first = 0; first < panel.lanes; first += plan.target->lanes())
+        (whole ? plan.panel.output
+               : plan.panel.states)({panel.output + first, panel.lanes * int64_t(sizeof(float)),
+                                     factors + first, panel.outputs + first, poison + first});
+    for (int64_t r = 0; whole && r < panel.rows; ++r)
+        if (std::isnan(poison[r])) finish_special(p, item, panel.row_begin + r);
+    panel.written = true;
 }
 
 }  // namespace
@@ -338,30 +440,45 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t few = query + R * (vs + weights + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
                        2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
-    const size_t panel = lanes * (ks + vs + 3) + 128;
+    const size_t panel = lanes * (ks + vs + 7) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
-                         2 * keys * lanes + 5 * row_stride(plan) + 4 * jit::kTileKeys + 11 * lanes +
-                         max_panels(plan) * (panel + sizeof(Panel) / 4) + addresses + taken_floats(plan) +
-                         1024;
+                         2 * keys * lanes + column_floats(plan) + vs + 4 * jit::kTileKeys + 11 * lanes +
+                         max_panels(plan) * (panel + sizeof(Panel) / 4) + 2 * addresses + sizeof(Ahead) / 4 +
+                         taken_floats(plan) + 1024;
     return std::max(few, tiles);
 }
 
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   Scratch& scratch, States& states) {
     TileState s = allocate(plan, scratch);
-    make_panels(plan, problem, item, scratch, &s);
+    make_panels(plan, problem, item, scratch, &s, states);
     const int group = plan.spec.group();
-    for (int64_t begin = item.key_begin; begin < item.key_end; begin += plan.tile_keys) {
-        const int64_t count = std::min<int64_t>(plan.tile_keys, item.key_end - begin);
-        if (!problem.is_seen(item.b, item.row_begin / group, (item.row_end - 1) / group, begin, count))
-            continue;
-        s.addresses->set(problem.cache, item.b, item.kv_head, begin, count, 0);
+    const auto count_at = [&](int64_t begin) {
+        return std::clamp<int64_t>(item.key_end - begin, 0, plan.tile_keys);
+    };
+    // The first tile from `begin` on of which some row sees a key.
+    const auto seen_tile = [&](int64_t begin) {
+        while (begin < item.key_end && !problem.is_seen(item.b, item.row_begin / group,
+                                                        (item.row_end - 1) / group, begin, count_at(begin)))
+            begin += plan.tile_keys;
+        s.next->count = 0;
+        if (begin < item.key_end) s.next->set(problem.cache, item.b, item.kv_head, begin, count_at(begin), 0);
+        return begin;
+    };
+    for (int64_t begin = seen_tile(item.key_begin); begin < item.key_end;) {
+        std::swap(s.addresses, s.next);
         pack_tile(plan, *s.addresses, s);
-        for (int64_t i = 0; i < s.num_panels; ++i)
-            attend_panel(plan, problem, item, s.panels[i], begin, count, s);
+        const int64_t next = seen_tile(begin + plan.tile_keys);
+        for (int64_t i = 0; i < s.num_panels; ++i) {
+            attend_panel(plan, problem, item, i, begin, count_at(begin), s);
+            if (begin + count_at(begin) >= s.panels[i].any.end && !s.panels[i].written)
+                write_panel(plan, problem, item, s.panels[i], s, states);
+        }
+        begin = next;
     }
-    for (int64_t i = 0; i < s.num_panels; ++i) write_panel(plan, problem, item, s.panels[i], s, states);
+    for (int64_t i = 0; i < s.num_panels; ++i)
+        if (!s.panels[i].written) write_panel(plan, problem, item, s.panels[i], s, states);
 }
 
 }  // namespace quire

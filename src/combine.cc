@@ -14,10 +14,8 @@ constexpr double kLn2 = 0.693147180559945309;
 
 }  // namespace
 
-void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float max, float sum,
-                const float* output) {
+float finish_scale(const AttentionProblem& p, const Item& item, int64_t row, float max, float sum) {
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
-    const int64_t token = p.row_of(item.b, row / group);
     float top = max, total = sum, factor = 1;
     if (p.sinks) {
         const float sink = p.sink(head) * kLog2e;
@@ -25,8 +23,26 @@ void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float 
         factor = top == -INFINITY ? 0 : std::exp2(max - top);
         total = top == -INFINITY ? 0 : sum * factor + std::exp2(sink - top);
     }
-    const float scale = total == 0 ? 0 : factor / total;
-    char* out = p.output.at(item.b, token, head);
+    if (p.lse.base)
+        store_number(QUIRE_F32, p.lse.at(item.b, p.row_of(item.b, row / group), head), 0,
+                     total == 0 ? -INFINITY : float((double(top) + std::log2(double(total))) * kLn2));
+    return total == 0 ? 0 : factor / total;
+}
+
+char* output_at(const AttentionProblem& p, const Item& item, int64_t row) {
+    const int group = p.spec->group();
+    return p.output.at(item.b, p.row_of(item.b, row / group), item.kv_head * group + int(row % group));
+}
+
+void finish_special(const AttentionProblem& p, const Item& item, int64_t row) {
+    const int group = p.spec->group();
+    portable::attend_row(p, item.b, row / group, item.kv_head * group + int(row % group));
+}
+
+void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float max, float sum,
+                const float* output) {
+    const float scale = finish_scale(p, item, row, max, sum);
+    char* out = output_at(p, item, row);
     bool special = std::isnan(scale);  // Inf or NaN somewhere
     const int Dv = p.spec->Dv;
     if (p.spec->type == QUIRE_F32) {
@@ -44,10 +60,7 @@ void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float 
             store_number(p.spec->type, out, d, value);
         }
     }
-    if (p.lse.base)
-        store_number(QUIRE_F32, p.lse.at(item.b, token, head), 0,
-                     total == 0 ? -INFINITY : float((double(top) + std::log2(double(total))) * kLn2));
-    if (special) portable::attend_row(p, item.b, row / group, head);
+    if (special) finish_special(p, item, row);
 }
 
 void merge_item(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,

@@ -21,6 +21,12 @@ struct States {
 void finish_row(const AttentionProblem& problem, const Item& item, int64_t row, float max, float sum,
                 const float* output);
 
+// The same in steps, for output that something else writes: what it is to be multiplied by (writes the lse),
+// where it goes, and what a result with NaN or Inf needs.
+float finish_scale(const AttentionProblem& problem, const Item& item, int64_t row, float max, float sum);
+char* output_at(const AttentionProblem& problem, const Item& item, int64_t row);
+void finish_special(const AttentionProblem& problem, const Item& item, int64_t row);
+
 // Merges the parts of all rows of `item` (of Schedule::merge) and writes output and lse. `merged` is scratch,
 // value_stride floats.
 void merge_item(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,

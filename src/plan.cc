@@ -41,10 +41,6 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     tile_keys.products = key_tile_products(tile_keys, spec.precision);
     tile_values.products = value_tile_products(tile_values, spec.precision);
     plan->tile_key_lanes = tile_keys.tile_lanes();
-    if (tile_keys.bytes())
-        plan->tile_bytes = {jit::byte_tile_order(tile_keys.format, tile_keys.dim),
-                            jit::byte_tile_part(tile_keys.format), jit::byte_tile_numbers(tile_keys.format),
-                            jit::byte_zero(tile_keys.format)};
     plan->tile_weight_groups = tile_values.words() ? values.groups() : 0;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
@@ -62,6 +58,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
                                         bias ? &plan->tile_bias[vecs] : &plan->tile[vecs]));
     }
     QUIRE_TRY(make_bias_kernels(cache, *plan->target, &plan->bias_columns));
+    QUIRE_TRY(make_panel_kernels(cache, tile_keys, tile_values, spec.type, &plan->panel));
     QUIRE_TRY(make_pack_kernels(cache, tile_keys, tile_values, &plan->pack));
     QUIRE_TRY(make_token_rows(cache, keys, Side::key, &plan->pack.key_rows));
     QUIRE_TRY(make_token_rows(cache, values, Side::value, &plan->pack.value_rows));

@@ -16,14 +16,6 @@ constexpr int64_t kDecodeSplit = 512;  // keys, a multiple of jit::kBlock
 constexpr int64_t kTileSplit = 4096;   // keys, for short queries of more rows than decode takes
 constexpr int kMaxTileRows = 384;      // query rows that share one packing of K and V
 
-// Of the query, beside keys of bytes (jit/byte_loader.h).
-struct TileBytes {
-    std::vector<int> order;  // of its elements
-    int part = 0;            // elements of a part
-    int numbers = 0;         // of a part
-    int zero = 0;            // the key's byte that means 0
-};
-
 struct AttentionPlan {
     AttentionSpec spec{};
     const Target* target = nullptr;                    // portable: no kernels below
@@ -39,12 +31,12 @@ struct AttentionPlan {
     int panel_vecs = 0;            // widest panel
     int tile_keys = 0;             // keys packed at a time
     int tile_key_lanes = 0;        // 32-bit lanes of a packed key
-    TileBytes tile_bytes;          // where the keys of tiles are bytes
     int tile_weight_groups = 0;    // of the values, where tiles have integer weights
     jit::DecodeKernels decode[jit::kMaxDecodeRows + 1];  // by query rows; empty where group() does not divide
     jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
     jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width
     jit::TileKernels tile_bias[jit::kMaxPanelVecs + 1];
+    jit::PanelKernels panel;
     jit::BiasKernels bias_columns;
     jit::PackKernels pack;
     jit::Kernel<jit::MergeArgs> merge;

@@ -14,6 +14,8 @@
 #include "jit/tile_bias.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
+#include "jit/tile_query.h"
+#include "jit/tile_rows.h"
 #include "jit/token_place.h"
 #include "jit/token_pv.h"
 #include "jit/token_qk.h"
@@ -103,11 +105,13 @@ TEST_F(Decode, RowKernels) {
                     bfloats.products = jit::Products::bfloats;
                     check("pack_keys", bfloats, jit::generate_pack_keys);
                     check("pack_values", bfloats, jit::generate_pack_values);
+                    check("tile_query", bfloats, jit::generate_tile_query);
                 }
                 if (has_tile_key_bytes(key)) {
                     RowKey bytes{target, format, dim, 3, jit::Products::bytes};
                     check("pack_keys", bytes, jit::generate_pack_keys);
                     check("tile_qk", bytes, jit::generate_tile_qk_bytes);
+                    check("tile_query", bytes, jit::generate_tile_query);
                 }
                 if (key.groups() > 0) check("scales", key, jit::generate_scales);
                 for (int rows : kRows) {
@@ -164,13 +168,24 @@ TEST_F(Decode, SoftmaxBiasAndMerge) {
             check(*target, name, [&](Bytes* bytes) { return jit::generate_softmax(*target, key, bytes); });
             for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
                 for (bool masked : {false, true})
-                    check(*target, "tile_" + name + "_w" + std::to_string(vecs), [&](Bytes* bytes) {
-                        return jit::generate_tile_softmax(*target, key, vecs, masked, bytes);
-                    });
+                    for (const jit::Products products :
+                         {jit::Products::floats, jit::Products::words, jit::Products::bfloats}) {
+                        if (products == jit::Products::bfloats && !target->bf16) continue;
+                        const jit::TileSoftmaxKey tile{target, key, vecs, masked, products};
+                        check(*target, tile.name(),
+                              [&](Bytes* bytes) { return jit::generate_tile_softmax(tile, bytes); });
+                    }
         }
-        for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
+        for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16}) {
             check(*target, std::string("tile_bias ") + type_name(type),
                   [&](Bytes* bytes) { return jit::generate_tile_bias(*target, type, bytes); });
+            for (int dim : kDims) {
+                check(*target, std::string("tile_rows ") + type_name(type),
+                      [&](Bytes* bytes) { return jit::generate_tile_rows(*target, type, dim, bytes); });
+                check(*target, std::string("tile_columns ") + type_name(type),
+                      [&](Bytes* bytes) { return jit::generate_tile_columns(*target, type, dim, bytes); });
+            }
+        }
         for (int vecs : {1, 7, 8, 9, 64})
             check(*target, "merge",
                   [&](Bytes* bytes) { return jit::generate_merge(*target, vecs * target->lanes(), bytes); });
@@ -192,9 +207,6 @@ TEST_F(Decode, TileProducts) {
                     check(*target, "tile_pv " + name,
                           [&](Bytes* bytes) { return jit::generate_tile_pv(key, bytes); });
                 }
-                if (target->bf16)
-                    check(*target, "tile_pairs " + name,
-                          [&](Bytes* bytes) { return jit::generate_tile_pairs(*target, vecs, bytes); });
             }
 }
 

@@ -12,6 +12,9 @@ void expect_generated(const jit::RowKey& key, const jit::RowKey& value) {
     jit::PackKernels pack;
     Status made = make_pack_kernels(test_code_cache(), key, value, &pack);
     EXPECT_TRUE(made.ok()) << key.name("pack") << ": " << made.message();
+    jit::PanelKernels panel;
+    made = make_panel_kernels(test_code_cache(), key, value, QUIRE_BF16, &panel);
+    EXPECT_TRUE(made.ok()) << key.name("panel") << ": " << made.message();
     for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs) {
         jit::TileKernels kernels;
         made = make_tile_kernels(test_code_cache(), key, value, {false, false, false}, vecs, &kernels);

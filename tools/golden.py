@@ -27,7 +27,8 @@ KERNELS = (
         "--cache int8",
         """scales_d16_int8_gr8_f16 decode_qk_d16_r2_int8_gr8_f16 decode_softmax
         decode_pv_d16_r2_int8_gr8_f16 append_d16_f32_int8_gr8_f16 merge_d16 pack_values_d16_int8_gr8_f16
-        tile_qk_d16_stride16_w1 tile_softmax_w1_masked tile_pv_d16_stride16_w1""",
+        tile_qk_d16_stride16_w1 tile_softmax_w1_masked tile_pv_d16_stride16_w1
+        tile_rows_d16_f32 tile_columns_d16_f32""",
     ),
     (TARGETS, "--cache int4", "decode_qk_d16_r2_int4_gr8_f16 decode_pv_d16_r2_int4_gr8_f16"),
     (
@@ -45,18 +46,20 @@ KERNELS = (
         "--cache int8 --precision high --head-dim 32 --group 16",
         """pack_keys_d32_int8_gr16_f16_words pack_values_d32_int8_gr16_f16_words
         tile_qk_d32_r1_int8_gr16_f16_words tile_weights_d32_r1_int8_gr16_f16_words
-        tile_pv_d32_r1_int8_gr16_f16_words""",
+        tile_pv_d32_r1_int8_gr16_f16_words tile_query_d32_int8_gr16_f16_words""",
     ),
     (
         ("avx512_vnni_bf16",),
         "--cache int8 --precision medium --head-dim 32 --group 16",
         """pack_keys_d32_int8_gr16_f16_bfloats pack_values_d32_int8_gr16_f16_bfloats
-        tile_qk_d32_stride16_w1_bfloats tile_pairs_w1 tile_pv_d32_stride16_w1_bfloats""",
+        tile_qk_d32_stride16_w1_bfloats tile_softmax_w1_bfloats tile_pv_d32_stride16_w1_bfloats
+        tile_query_d32_int8_gr16_f16_bfloats""",
     ),
     (
         ("avx512_vnni_bf16",),
         "--cache int4 --precision medium --head-dim 32 --group 32",
-        "pack_keys_d32_int4_gr32_f16_bytes tile_qk_d32_r1_int4_gr32_f16_bytes",
+        """pack_keys_d32_int4_gr32_f16_bytes tile_qk_d32_r1_int4_gr32_f16_bytes
+        tile_query_d32_int4_gr32_f16_bytes""",
     ),
 )
 

@@ -35,6 +35,12 @@ public:
         add(k.softmax_masked);
         add(k.pv);
     }
+    void add(const jit::PanelKernels& k) {
+        add(k.rows);
+        add(k.query);
+        add(k.output);
+        add(k.states);
+    }
     void add(const jit::BiasKernels& k) {
         add(k.f32);
         add(k.f16);

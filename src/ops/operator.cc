@@ -28,6 +28,7 @@ std::string kernels_of(const AttentionPlan& plan) {
     KernelNames names;
     for (const jit::DecodeKernels& k : plan.decode) names.add(k);
     names.add(plan.pack);
+    names.add(plan.panel);
     names.add(plan.bias_columns);
     for (const jit::TileKernels& k : plan.tile) names.add(k);
     names.add(plan.merge);

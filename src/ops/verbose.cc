@@ -96,6 +96,7 @@ void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNam
             continue;
         }
         names->add(plan.pack);
+        names->add(plan.panel);
         if (p.num_terms == 1 && numbers_of(p, p.terms[0], b, 0, 0, 0))
             names->add(plan.bias_columns.of(p.terms[0].type));
         const int64_t left = rows % plan.panel_rows(), lanes = plan.target->lanes();

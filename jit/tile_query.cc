@@ -1,0 +1,250 @@
+#include "jit/tile_query.h"
+
+#include <cstddef>
+
+#include "jit/byte_loader.h"
+#include "jit/emitter.h"
+#include "jit/word_loader.h"
+
+namespace quire::jit {
+namespace {
+
+constexpr uint32_t kMagnitude = 0x7fffffff;
+
+class TileQuery : public Emitter {
+protected:
+    explicit TileQuery(const RowKey& key) : Emitter(*key.target), key_(key) {}
+
+    void emit_pointers() {
+        mov(columns_, ptr[args() + offsetof(TileQueryArgs, columns)]);
+        mov(query_, ptr[args() + offsetof(TileQueryArgs, query)]);
+        mov(stride_, ptr[args() + offsetof(TileQueryArgs, stride)]);
+    }
+
+    Address column(int d) const { return ptr[columns_ + d * vec_bytes()]; }
+
+    // The next row of the query.
+    void emit_store(const Vec& v) {
+        vmovups(ptr[query_], v);
+        add(query_, stride_);
+    }
+
+    // top = max(top, |x|), NaN above all: magnitudes are in the order of their bits.
+    void emit_top(const Vec& top, const Address& x) {
+        Temp magnitude(*this, "magnitude");
+        vmovups(magnitude, splat_bits(kMagnitude));
+        bit_and(magnitude, magnitude, x);
+        vpmaxsd(top, top, magnitude);
+    }
+
+    // body(): advances columns_ by itself.
+    template <typename Body>
+    void repeat(int times, const Body& body) {
+        Label each;
+        mov(left_, times);
+        L(each);
+        body();
+        dec(left_);
+        jnz(each, T_NEAR);
+    }
+
+    const RowKey key_;
+    const Gpr columns_ = gpr("columns"), query_ = gpr("query"), stride_ = gpr("stride"), left_ = gpr("left");
+};
+
+// for each two d: query[d / 2] = pairs of bfloat16 numbers of columns d and d + 1
+class TileQueryBfloats : public TileQuery {
+public:
+    explicit TileQueryBfloats(const RowKey& key) : TileQuery(key) {
+        begin();
+        emit_pointers();
+        if (key.dim > 1)
+            repeat(key.dim / 2, [&] {
+                emit_pair(2);
+                add(columns_, 2 * vec_bytes());
+            });
+        if (key.dim % 2 != 0) emit_pair(1);
+        end();
+    }
+
+private:
+    void emit_pair(int numbers) {
+        Temp low(*this, "low"), high(*this, "high");
+        vmovups(low, column(0));
+        numbers == 2 ? vmovups(high, column(1)) : zero(high);
+        pair_bfloats(low, low, high);
+        emit_store(low);
+    }
+};
+
+// top = largest magnitude of each lane;  factors = top / 32767, NaN where top is not finite
+// for each four d: query[..] = words round(columns[d ..] * 32767 / top), in the order of the keys' words
+class TileQueryWords : public TileQuery {
+public:
+    explicit TileQueryWords(const RowKey& key) : TileQuery(key) {
+        begin();
+        emit_pointers();
+        emit_factors();
+        mov(columns_, ptr[args() + offsetof(TileQueryArgs, columns)]);
+        const int second = swaps_middle(key.format) ? 2 : 1;  // of the first pair
+        repeat(key.dim / 4, [&] {
+            emit_pair(0, second);
+            emit_pair(3 - second, 3);
+            add(columns_, 4 * vec_bytes());
+        });
+        end();
+    }
+
+private:
+    void emit_factors() {
+        stage("factors");
+        const std::vector<Vec> tops = vecs("top", 4);
+        for (const Vec& top : tops) vmovups(top, splat(kLeastTop));
+        repeat(key_.dim / 4, [&] {
+            for (int i = 0; i < 4; ++i) emit_top(tops[size_t(i)], column(i));
+            add(columns_, 4 * vec_bytes());
+        });
+        for (int i = 1; i < 4; ++i) vpmaxsd(tops[0], tops[0], tops[size_t(i)]);
+        const Vec& factor = tops[1];  // of no more use
+        vmovups(inverse_, splat(kLargestWord));
+        vdivps(inverse_, inverse_, tops[0]);
+        vmulps(factor, tops[0], splat(1 / kLargestWord));
+        inf_to_nan(factor);
+        const Gpr factors = gpr("factors");
+        mov(factors, ptr[args() + offsetof(TileQueryArgs, factors)]);
+        vmovups(ptr[factors], factor);
+        free(factors);
+        free(tops);
+    }
+
+    void emit_pair(int first, int second) {
+        Temp low(*this, "low"), high(*this, "high");
+        vmulps(low, inverse_, column(first));
+        vmulps(high, inverse_, column(second));
+        vcvtps2dq(low, low);
+        vcvtps2dq(high, high);
+        join_words(low, low, high);
+        emit_store(low);
+    }
+
+    const Vec inverse_ = vec("inverse");
+};
+
+// for each part, for each span of it:
+//   top = largest magnitude of its columns;  factor = top / 127, -top / 127 in every other span
+//   bytes = round(columns / factor), four a lane
+//   numbers: zero[part] = -kByteTileZero * the sum of factors, and of the span
+//     start = kByteTileZero's bits - the codes' zero * the sum of bytes; factor
+//
+// Every other factor is negative, and its bytes the opposite: so kByteTileZero times them, which a part adds
+// up with its sums, stays small, and rounding with it.
+class TileQueryBytes : public TileQuery {
+public:
+    explicit TileQueryBytes(const RowKey& key)
+        : TileQuery(key), part_(byte_tile_part(key.format)), order_(byte_tile_order(key.format, key.dim)) {
+        begin();
+        emit_pointers();
+        mov(numbers_, stride_);
+        imul(numbers_, numbers_, key.dim / 4);
+        add(numbers_, query_);
+        repeat(key.dim / turn(), [&] {
+            for (int first = 0; first < turn(); first += part_) emit_part(first);
+            add(columns_, turn() * vec_bytes());
+        });
+        end();
+    }
+
+private:
+    static constexpr float kLargestByte = 127, kMostSpans = 16;
+
+    // Elements after which the order goes on as from the beginning: whole parts.
+    int turn() const {
+        for (int turn = part_; turn < key_.dim; turn += part_)
+            if (key_.dim % turn == 0 && repeats(turn)) return turn;
+        return key_.dim;
+    }
+    bool repeats(int turn) const {
+        for (int i = turn; i < key_.dim; ++i)
+            if (order_[size_t(i)] != order_[size_t(i - turn)] + turn) return false;
+        return true;
+    }
+
+    Address element(int i) const { return column(order_[size_t(i)]); }
+
+    void emit_part(int first) {
+        stage("elements from " + std::to_string(first));
+        Temp zeros(*this, "zeros");
+        zero(zeros);
+        mov(zero_at_, numbers_);
+        add(numbers_, stride_);
+        for (int span = 0; span < part_ / kByteTileSpan; ++span)
+            emit_span(first + span * kByteTileSpan, span % 2 == 0 ? kLargestByte : -kLargestByte, zeros);
+        vmovups(ptr[zero_at_], *zeros);
+    }
+
+    void emit_number(const Vec& v) {
+        vmovups(ptr[numbers_], v);
+        add(numbers_, stride_);
+    }
+
+    void emit_span(int first, float units, const Vec& zeros) {
+        Temp factor(*this, "factor"), inverse(*this, "inverse"), start(*this, "start");
+        emit_factors(first, units, factor, inverse);
+        zero(start);
+        for (int i = 0; i < kByteTileSpan; i += 4) emit_bytes(first + i, inverse, start);
+        if (byte_zero(key_.format) == 128) vpslld(start, start, 7);
+        if (byte_zero(key_.format) == 8) vpslld(start, start, 3);
+        Temp bits(*this, "bits");
+        vmovups(bits, splat(kByteTileZero));
+        vpsubd(start, bits, start);
+        emit_number(start);
+        emit_number(factor);
+        vfnmadd231ps(zeros, factor, splat(kByteTileZero));
+    }
+
+    // NaN where an element is not finite, or a sum might not be.
+    void emit_factors(int first, float units, const Vec& factor, const Vec& inverse) {
+        const Vec& top = inverse;
+        vmovups(top, splat(kLeastTop));
+        for (int i = 0; i < kByteTileSpan; ++i) emit_top(top, element(first + i));
+        vmulps(factor, top, splat(1 / units));
+        Temp poison(*this, "poison"), divided(*this, "divided");
+        vmulps(poison, factor, splat(kByteTileZero * kMostSpans));
+        vfmadd231ps(factor, poison, splat(0.f));
+        vmovups(divided, splat(units));
+        vdivps(inverse, divided, top);
+    }
+
+    // Four elements as a lane of bytes, their sum added to `sum`. With the bytes' offsets no carry goes from
+    // one to the next.
+    void emit_bytes(int first, const Vec& inverse, const Vec& sum) {
+        constexpr uint32_t kOffsets = 0x80808080;
+        Temp bytes(*this, "bytes"), x(*this, "x");
+        vmovups(bytes, splat_bits(kOffsets));
+        for (int i = 0; i < 4; ++i) {
+            vmulps(x, inverse, element(first + i));
+            vcvtps2dq(x, x);
+            vpaddd(sum, sum, x);
+            if (i > 0) vpslld(x, x, uint8_t(8 * i));
+            vpaddd(bytes, bytes, x);
+        }
+        bit_xor(bytes, bytes, splat_bits(kOffsets));
+        emit_store(bytes);
+    }
+
+    const int part_;
+    const std::vector<int> order_;
+    const Gpr numbers_ = gpr("numbers"), zero_at_ = gpr("zero at");
+};
+
+}  // namespace
+
+Status generate_tile_query(const RowKey& keys, std::vector<uint8_t>* code) {
+    switch (keys.products) {
+        case Products::words: return TileQueryWords(keys).finish(code);
+        case Products::bytes: return TileQueryBytes(keys).finish(code);
+        default: return TileQueryBfloats(keys).finish(code);
+    }
+}
+
+}  // namespace quire::jit
