@@ -34,12 +34,27 @@ KERNELS = (
     (
         TARGETS,
         "--cache int8 --precision high --heads 8 --head-dim 128 --group 32",
-        "decode_qk_d128_r4_int8_gr32_f16_words decode_weights_d128_r4_int8_gr32_f16_words",
+        "decode_weights_d128_r4_int8_gr32_f16_words",
     ),
     (
-        TARGETS,
+        ("avx2",),
+        "--cache int8 --precision high --heads 8 --head-dim 128 --group 32",
+        "decode_qk_d128_r4_int8_gr32_f16_words",
+    ),
+    (
+        ("avx2",),
         "--cache int4 --precision medium --heads 8 --head-dim 128 --group 32",
         "decode_qk_d128_r4_int4_gr32_f16_bytes",
+    ),
+    (
+        ("avx512_vnni",),
+        "--cache int4 --precision high --heads 8 --head-dim 128 --group 32",
+        "decode_qk_d128_r4_int4_gr32_f16_two_bytes",
+    ),
+    (
+        ("avx512_vnni",),
+        "--cache int8 --precision medium --heads 8 --head-dim 128 --group 32",
+        "decode_qk_d128_r4_int8_gr32_f16_bytes",
     ),
     (
         TARGETS,
