@@ -13,6 +13,8 @@ namespace quire::jit {
 // Keys that decode takes at a time: what is done once a block weighs little, and a block of int8 rows and its
 // scores stay in L1.
 constexpr int kBlock = 128;
+constexpr float kLog2e = 1.44269504f;  // natural logarithms to those of 2
+
 // Most query rows that the decode kernels take (src/precision.h says of which plans); more rows go to the
 // query-rows-in-lanes kernels.
 constexpr int kMaxDecodeRows = 16;

@@ -8,7 +8,6 @@
 namespace quire::jit {
 namespace {
 
-constexpr float kLog2e = 1.44269504f;
 constexpr float kTiny = 0x1p-120f;
 
 // for key in 0..count step 4:

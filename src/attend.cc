@@ -11,8 +11,6 @@
 namespace quire {
 namespace {
 
-constexpr float kLog2e = 1.44269504f;
-
 // Addresses of n rows, `stride` bytes apart; two at a time, which compilers do not do with pointers, and four
 // times that a turn, as decode lists four addresses for each key.
 void list_rows(const char* row, int64_t stride, int64_t n, const char** out) {
@@ -67,7 +65,7 @@ void list_blocks(const CacheView& cache, const RowView& view, int64_t b, int kv_
 // second operand then.
 __m128 to_log2(__m128 value) {
     const __m128 lowest = _mm_set1_ps(std::numeric_limits<float>::lowest());
-    const __m128 scaled = _mm_max_ps(lowest, _mm_mul_ps(value, _mm_set1_ps(kLog2e)));
+    const __m128 scaled = _mm_max_ps(lowest, _mm_mul_ps(value, _mm_set1_ps(jit::kLog2e)));
     const __m128 hides = _mm_cmpeq_ps(value, _mm_set1_ps(-INFINITY));
     return _mm_or_ps(_mm_andnot_ps(hides, scaled), _mm_and_ps(hides, value));
 }
@@ -115,10 +113,10 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
 }
 
 float query_factor(const AttentionSpec& spec) {
-    return spec.soft_cap > 0 ? spec.scale / spec.soft_cap : spec.scale * kLog2e;
+    return spec.soft_cap > 0 ? spec.scale / spec.soft_cap : spec.scale * jit::kLog2e;
 }
 
-float cap_factor(const AttentionSpec& spec) { return spec.soft_cap * kLog2e; }
+float cap_factor(const AttentionSpec& spec) { return spec.soft_cap * jit::kLog2e; }
 
 const char* query_at(const AttentionProblem& p, const Item& item, int64_t row) {
     const int group = p.spec->group();

@@ -12,7 +12,6 @@ namespace quire {
 namespace {
 
 constexpr int kBlock = jit::kBlock;
-constexpr float kLog2e = 1.44269504f;
 
 struct RowsState {
     QueryRows query;
@@ -61,7 +60,7 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
         bounds.begin = int32_t(seen.begin);
         bounds.end = int32_t(seen.end);
         if (!plan.spec.alibi) continue;
-        bounds.slope = plan.slopes[size_t(item.kv_head * group + row % group)] * kLog2e;
+        bounds.slope = plan.slopes[size_t(item.kv_head * group + row % group)] * jit::kLog2e;
         bounds.distance = float(block.begin - p.position(item.b, row / group));
     }
 }

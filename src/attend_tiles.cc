@@ -6,49 +6,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "jit/word_loader.h"
-#include "src/attend_ahead.h"
+#include "src/attend_panels.h"
 #include "src/attend_query_rows.h"
-#include "src/half.h"
-#include "src/token_rows.h"
-#include "src/transpose.h"
 
 namespace quire {
 namespace {
-
-constexpr float kLog2e = 1.44269504f;
-
-struct Panel {
-    int64_t row_begin, rows;  // first query row of the sequence, rows in use
-    int vecs, lanes;          // width: vectors, and lanes of them all
-    KeyRange any, all;        // keys that some row sees, and that every row sees
-    float *query, *output;    // [D][lanes] or as jit::TileQkArgs says, [Dv rounded up][lanes]
-    float* factors;           // [lanes] of the words
-    float *max, *sum;         // [lanes]
-    const char** queries;     // [lanes] rows; lanes without one have the last one's
-    char** outputs;           // [lanes] rows of the output, or of states; or TileState::spare_row
-    bool begun, written;
-};
-
-struct TileState {
-    Panel* panels;
-    int64_t num_panels;
-    float *keys, *values;              // packed tile
-    float *key_scales, *value_scales;  // f32 scales of its rows
-    float* tops;                       // [groups] largest scales of the values, where these are words
-    int16_t* weights;                  // as jit::TileWeightsArgs
-    float* weight_factors;
-    float *scores, *bias;               // [tile_keys][panel lanes]
-    float *rescale, *slope, *distance;  // [panel lanes]
-    int32_t *begin, *end;               // [panel lanes]
-    float* columns;                     // [D][L] query rows before they are rounded
-    float* spare_row;                   // [Dv], written by lanes without a row
-    float* bias_rows;                   // [4][kTileKeys]
-    const char** mask_rows;             // [panel lanes]
-    RowAddresses *addresses, *next;     // of this tile and of the next one
-    Ahead* ahead;
-    TakenRows taken;  // of blocks of tokens: keys, then values
-};
 
 size_t taken_floats(const AttentionPlan& plan) {
     return std::max(TakenRows::floats(plan.spec.key_format, Side::key, plan.spec.D),
@@ -94,165 +56,6 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.next = scratch.array<RowAddresses>(1);
     s.ahead = scratch.array<Ahead>(1);
     return s;
-}
-
-// The query in the lanes, as jit::TileQkArgs says.
-void load_query(const AttentionPlan& plan, const Panel& panel, const TileState& s) {
-    const jit::PanelKernels& kernels = plan.panel;
-    const int lanes = plan.target->lanes();
-    const int64_t stride = panel.lanes * int64_t(sizeof(float)), whole = lanes * int64_t(sizeof(float));
-    for (int64_t first = 0; first < panel.lanes; first += lanes) {
-        kernels.rows({panel.queries + first, kernels.query ? s.columns : panel.query + first,
-                      kernels.query ? whole : stride, query_factor(plan.spec)});
-        if (kernels.query) kernels.query({s.columns, panel.query + first, stride, panel.factors + first});
-    }
-}
-
-size_t state_of(const Item& item, int64_t row) {
-    return size_t(item.state + (row - item.row_begin) * item.parts);
-}
-
-void list_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
-               const TileState& s, States& states) {
-    const int64_t group = plan.spec.group();
-    const char* query = nullptr;
-    char* output = nullptr;
-    for (int64_t r = 0, head = panel.row_begin % group; r < panel.rows; ++r) {
-        const int64_t row = panel.row_begin + r;
-        const bool is_first = r == 0 || head == 0;
-        query = is_first ? query_at(p, item, row) : query + p.query.head_stride;
-        output = is_first ? output_at(p, item, row) : output + p.output.head_stride;
-        panel.queries[r] = query;
-        panel.outputs[r] = output;
-        if (item.parts > 1)
-            panel.outputs[r] =
-                reinterpret_cast<char*>(&states.output[state_of(item, row) * size_t(plan.value_stride)]);
-        head = head + 1 == group ? 0 : head + 1;
-    }
-    std::fill(panel.queries + panel.rows, panel.queries + panel.lanes, query);
-    std::fill(panel.outputs + panel.rows, panel.outputs + panel.lanes, reinterpret_cast<char*>(s.spare_row));
-}
-
-void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Scratch& scratch,
-                 TileState* s, States& states) {
-    const int group = plan.spec.group(), lanes = plan.target->lanes();
-    s->num_panels = 0;
-    for (int64_t row = item.row_begin; row < item.row_end;) {
-        Panel& panel = s->panels[s->num_panels++];
-        const int64_t left = item.row_end - row;
-        panel.row_begin = row;
-        panel.rows = std::min<int64_t>(left, plan.panel_rows());
-        panel.vecs = int((panel.rows + lanes - 1) / lanes);
-        panel.lanes = panel.vecs * lanes;
-        panel.query = scratch.floats(size_t(plan.spec.D * panel.lanes));
-        panel.factors = scratch.floats(size_t(panel.lanes));
-        panel.output = scratch.floats(size_t(plan.value_stride * panel.lanes));
-        panel.max = scratch.floats(size_t(panel.lanes));
-        panel.sum = scratch.floats(size_t(panel.lanes));
-        panel.queries = scratch.array<const char*>(size_t(panel.lanes));
-        panel.outputs = scratch.array<char*>(size_t(panel.lanes));
-        panel.begun = panel.written = false;
-        p.visible(item.b, row / group, (row + panel.rows - 1) / group, &panel.any, &panel.all);
-        list_rows(plan, p, item, panel, *s, states);
-        row += panel.rows;
-    }
-}
-
-// What a panel is before its first tile, made when that is at hand: it is in the caches then.
-void begin_panel(const AttentionPlan& plan, Panel* panel) {
-    std::fill(panel->max, panel->max + panel->lanes, -INFINITY);
-    std::fill(panel->sum, panel->sum + panel->lanes, 0.f);
-    std::fill(panel->output, panel->output + plan.value_stride * panel->lanes, 0.f);
-    panel->begun = true;
-}
-
-// Bounds and ALiBi constants of the panel's lanes for the tile at `begin`.
-void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
-                int64_t begin, int64_t count, const TileState& s) {
-    const int group = plan.spec.group();
-    int64_t i = panel.row_begin / group, head = panel.row_begin % group;
-    KeyRange seen = p.visible_in(item.b, i, begin, count);  // the heads of a query see the same
-    for (int64_t r = 0; r < panel.lanes; ++r) {
-        s.begin[r] = int32_t(seen.begin);
-        s.end[r] = int32_t(seen.end);
-        if (plan.spec.alibi) {
-            s.slope[r] = plan.slopes[size_t(item.kv_head * group + head)] * kLog2e;
-            s.distance[r] = float(begin - p.position(item.b, i));
-        }
-        if (r + 1 >= panel.rows || ++head < group) continue;
-        head = 0;
-        seen = p.visible_in(item.b, ++i, begin, count);
-    }
-}
-
-// The rows of a mask that is no more than numbers, each query row's at key `begin`; false: it is more.
-bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
-                    const char** rows) {
-    if (p.num_terms != 1) return false;
-    const int group = p.spec->group();
-    for (int64_t r = 0; r < panel.lanes; ++r) {
-        const int64_t row = panel.row_begin + std::min(r, panel.rows - 1);
-        const int head = item.kv_head * group + int(row % group);
-        rows[r] = numbers_of(p, p.terms[0], item.b, row / group, head, begin);
-        if (rows[r] == nullptr) return false;
-    }
-    return true;
-}
-
-// Of keys begin .. begin + count, [count][lanes]; lanes without a row get that of the last.
-void add_bias_columns(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
-                      int64_t count, float* bias, const TileState& s) {
-    const int group = p.spec->group();
-    const bool by_head = p.has_terms_by_head();
-    for (int64_t first = 0; first < panel.lanes; first += 4) {
-        const UnalignedFloat* rows[4];
-        int64_t before = -1;
-        for (int64_t r = 0; r < 4; ++r) {
-            const int64_t row = panel.row_begin + std::min(first + r, panel.rows - 1);
-            if (before == row || (before >= 0 && !by_head && before / group == row / group)) {
-                rows[r] = rows[r - 1];
-            } else {
-                float* to = s.bias_rows + r * jit::kTileKeys;
-                load_bias(p, item, row, begin, count, to);
-                rows[r] = to;
-            }
-            before = row;
-        }
-        rows_to_columns(rows, int(count), bias + first, panel.lanes);
-    }
-}
-
-void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
-                       const Panel& panel, int64_t begin, int64_t count, const TileState& s) {
-    const int lanes = plan.target->lanes();
-    int64_t done = 0;
-    if (count >= 4 && list_mask_rows(p, item, panel, begin, s.mask_rows)) {
-        done = count / 4 * 4;
-        for (int64_t first = 0; first < panel.lanes; first += lanes)
-            plan.bias_columns.of(p.terms[0].type)(
-                {s.mask_rows + first, s.bias + first, panel.lanes * int64_t(sizeof(float)), done});
-    }
-    if (done < count)
-        add_bias_columns(p, item, panel, begin + done, count - done, s.bias + done * panel.lanes, s);
-}
-
-// Of the tile's probabilities, which softmax has left in the scores' memory.
-void drop_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
-                int64_t begin, int64_t count, const TileState& s) {
-    for (int64_t r = 0; r < panel.rows; ++r) {
-        if (plan.pack.value_products != jit::Products::bfloats) {
-            drop(p, item, panel.row_begin + r, begin, count, s.scores + r, panel.lanes);
-            continue;
-        }
-        auto* const pairs = reinterpret_cast<uint16_t*>(s.scores);
-        const auto at = [&](int64_t key) -> uint16_t& {
-            return pairs[(key / 2 * panel.lanes + r) * 2 + key % 2];
-        };
-        float probabilities[jit::kTileKeys];
-        for (int64_t key = 0; key < count; ++key) probabilities[key] = bfloat_to_float(at(key));
-        drop(p, item, panel.row_begin + r, begin, count, probabilities, 1);
-        for (int64_t key = 0; key < count; ++key) at(key) = float_to_bfloat(probabilities[key]);
-    }
 }
 
 // What panel `index` asks for while it computes its scores: its share of the next tile, the queries of the
@@ -342,8 +145,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
         p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
     if (!view.seen) return;
     if (!panel.begun) {
-        begin_panel(plan, &panel);
-        load_query(plan, panel, s);
+        begin_panel(plan, panel, s);
     }
     const jit::TileKernels& kernels = view.bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
     const bool all_from_begin = !view.ragged && begin >= panel.all.begin;
@@ -395,33 +197,6 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     const bool pairs = pack.value_products != jit::Products::floats;
     pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
     if (pack.value_products == jit::Products::words) relate_scales(plan, rows.padded(), s);
-}
-
-void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
-                 const TileState& s, States& states) {
-    if (!panel.begun) begin_panel(plan, &panel);  // it sees no key
-    const bool whole = item.parts == 1;
-    float* const factors = s.rescale;  // of no more use
-    std::fill(factors, factors + panel.lanes, 1.f);
-    for (int64_t r = 0; r < panel.rows; ++r) {
-        const int64_t row = panel.row_begin + r;
-        if (whole) {
-            factors[r] = finish_scale(p, item, row, panel.max[r], panel.sum[r]);
-            continue;
-        }
-        states.max[state_of(item, row)] = panel.max[r];
-        states.sum[state_of(item, row)] = panel.sum[r];
-        float* const to = reinterpret_cast<float*>(panel.outputs[r]);
-        std::fill(to + plan.spec.Dv, to + plan.value_stride, 0.f);
-    }
-    float* const poison = s.weight_factors;  // of no more use
-    for (int64_t first = 0; first < panel.lanes; first += plan.target->lanes())
-        (whole ? plan.panel.output
-               : plan.panel.states)({panel.output + first, panel.lanes * int64_t(sizeof(float)),
-                                     factors + first, panel.outputs + first, poison + first});
-    for (int64_t r = 0; whole && r < panel.rows; ++r)
-        if (std::isnan(poison[r])) finish_special(p, item, panel.row_begin + r);
-    panel.written = true;
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 namespace quire {
 namespace {
 
-constexpr float kLog2e = 1.44269504f;
 constexpr double kLn2 = 0.693147180559945309;
 
 }  // namespace
@@ -18,7 +17,7 @@ float finish_scale(const AttentionProblem& p, const Item& item, int64_t row, flo
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
     float top = max, total = sum, factor = 1;
     if (p.sinks) {
-        const float sink = p.sink(head) * kLog2e;
+        const float sink = p.sink(head) * jit::kLog2e;
         top = std::max(max, sink);
         factor = top == -INFINITY ? 0 : std::exp2(max - top);
         total = top == -INFINITY ? 0 : sum * factor + std::exp2(sink - top);

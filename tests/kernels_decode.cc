@@ -12,6 +12,7 @@
 #include "jit/weights.h"
 #include "jit/word_loader.h"
 #include "tests/support/kernel_rows.h"
+#include "tests/support/rounded_query.h"
 #include "tests/support/run.h"
 
 namespace quire::test {
@@ -67,7 +68,7 @@ public:
         for (size_t r = 0; r < R; ++r)
             for (size_t d = 0; d < size_t(key_.dim); ++d)
                 query_.as<float>()[r * V + d] = random_.normal() / std::sqrt(float(key_.dim));
-        round_query();
+        rounded_ = rounded_query(key_, setup.rows, query_.as<float>(), flush);
         bias_ = array(2 * R * kBlock, 0.f, flush);
         for (size_t i = 0; i < 2 * R * kBlock; ++i)
             bias_.as<float>()[i] = random_.below(9) == 0 ? -INFINITY : random_.normal();
@@ -117,113 +118,6 @@ public:
 private:
     static constexpr int kSecond = 37;
 
-    // The words that stand for the query: x = word * factor, in the loader's order.
-    void round_query() {
-        if (takes_fours(key_)) return round_to_fours();
-        if (key_.products == jit::Products::bytes) round_to_bytes();
-        if (!key_.words()) return;
-        const std::vector<int> order = token_block_info(key_.format.type)
-                                           ? jit::token_word_order(key_)
-                                           : jit::word_order(key_.format, key_.dim, setup_.target->lanes());
-        std::vector<int16_t> words;
-        std::vector<float> factors;
-        for (int r = 0; r < setup_.rows; ++r) {
-            const float* row = query_.as<float>() + r * key_.padded();
-            float top = 0;
-            for (int d = 0; d < key_.dim; ++d) top = std::max(top, std::fabs(row[d]));
-            for (int d : order)
-                words.push_back(d < 0 ? int16_t(0) : int16_t(std::lrint(row[d] / top * 32767)));
-            factors.push_back(top / 32767);
-        }
-        factors.resize(factors.size() + 3, NAN);  // room that may be read
-        words_ = GuardedBuffer::of(words, flush_);
-        factors_ = GuardedBuffer::of(factors, flush_);
-    }
-
-    // The bytes that stand for it from here on: x = byte * the factor of its lane and span.
-    void round_to_bytes() {
-        const jit::RowKey& key = key_;
-        const size_t lanes = size_t(key.target->lanes()), parts = size_t(jit::byte_parts(key.format));
-        const size_t span = size_t(jit::byte_span(key.format));
-        const std::vector<int> order = jit::byte_order(key.format, key.dim, int(lanes));
-        const size_t chunks = order.size() / (4 * lanes * parts), spans = (chunks + span - 1) / span;
-        const auto chunk_of = [&](size_t i) { return i / (4 * lanes * parts); };
-        const auto lane_of = [&](size_t i) { return i / 4 % lanes; };
-        const auto factor_of = [&](size_t i) { return chunk_of(i) / span * lanes + lane_of(i); };
-        std::vector<int8_t> bytes;
-        std::vector<int32_t> starts;
-        std::vector<float> factors;
-        for (int r = 0; r < setup_.rows; ++r) {
-            float* row = query_.as<float>() + r * key.padded();
-            std::vector<float> tops(spans * lanes, 1e-3f);
-            std::vector<int32_t> start(chunks * lanes, 0);
-            for (size_t i = 0; i < order.size(); ++i)
-                if (order[i] >= 0)
-                    tops[factor_of(i)] = std::max(tops[factor_of(i)], std::fabs(row[order[i]]));
-            for (size_t i = 0; i < order.size(); ++i) {
-                const float x = order[i] < 0 ? 0 : row[order[i]];
-                bytes.push_back(int8_t(std::lrint(x / tops[factor_of(i)] * 127)));
-                start[chunk_of(i) * lanes + lane_of(i)] -= jit::byte_zero(key.format) * bytes.back();
-                if (order[i] >= 0) row[order[i]] = float(bytes.back()) * (tops[factor_of(i)] / 127);
-            }
-            starts.insert(starts.end(), start.begin(), start.end());
-            for (size_t i = 0; i < tops.size(); ++i)
-                factors.push_back(tops[i] / (i + lanes < tops.size() ? tops[i + lanes] : 127));
-        }
-        bytes_ = GuardedBuffer::of(bytes, flush_);
-        starts_ = GuardedBuffer::of(starts, flush_);
-        factors_ = GuardedBuffer::of(factors, flush_);
-    }
-
-    // The same of fours: words of one factor a row, in two bytes; or bytes with one for each run of a quarter
-    // of the lanes. Every dword stands four times, for four keys.
-    void round_to_fours() {
-        const jit::FoursForm form(key_);
-        const size_t lanes = size_t(form.lanes), sums = size_t(form.sums()) * lanes;
-        const int largest = form.digits == 1 ? 127 : jit::kLargestDigits;
-        std::vector<int8_t> bytes(size_t(setup_.rows * form.vectors()) * lanes * 4);
-        std::vector<int32_t> starts(size_t(setup_.rows) * sums, 0);
-        std::vector<float> factors(form.digits == 1 ? starts.size() : size_t(setup_.rows));
-        for (int r = 0; r < setup_.rows; ++r) {
-            float* row = query_.as<float>() + r * key_.padded();
-            const auto lane_of = [&](size_t i) {  // the first that sums it up
-                const size_t chunk = i / (4 * lanes) / size_t(form.parts), four = i / 4 % lanes;
-                const size_t run = chunk * size_t(form.runs()) + four % 4 / size_t(form.run);
-                return size_t(r) * sums + run * lanes + four / 4 * 4;
-            };
-            const auto factor_of = [&](size_t i) { return form.digits == 1 ? lane_of(i) : size_t(r); };
-            std::vector<float> tops(starts.size(), 1e-3f);
-            for (size_t i = 0; i < form.order.size(); ++i)
-                if (form.order[i] >= 0)
-                    tops[factor_of(i)] = std::max(tops[factor_of(i)], std::fabs(row[form.order[i]]));
-            for (size_t i = 0; i < form.order.size(); ++i) {
-                const size_t part = i / (4 * lanes), four = i / 4 % lanes;
-                const size_t vector = size_t(r * form.vectors()) +
-                                      ((part / size_t(form.parts) * 4 + four % 4) * size_t(form.parts) +
-                                       part % size_t(form.parts)) *
-                                          size_t(form.digits);
-                const float factor = tops[factor_of(i)] / float(largest);
-                const int word = form.order[i] < 0 ? 0 : int(std::lrint(row[form.order[i]] / factor));
-                const int low = form.digits == 1 ? word : (word % 256 + 384) % 256 - 128;
-                for (size_t key = 0; key < 4; ++key) {
-                    const size_t at = (vector * lanes + four / 4 * 4 + key) * 4 + i % 4;
-                    bytes[at + size_t(form.digits - 1) * lanes * 4] = int8_t(low);
-                    if (form.digits == 2) bytes[at] = int8_t((word - low) / 256);
-                    starts[lane_of(i) + key] -= form.zero * word;
-                    factors[factor_of(i) + (form.digits == 1 ? key : 0)] = factor;
-                }
-                if (form.order[i] >= 0) row[form.order[i]] = float(word) * factor;
-            }
-        }
-        bytes_ = GuardedBuffer::of(bytes, flush_);
-        starts_ = GuardedBuffer::of(starts, flush_);
-        factors_ = GuardedBuffer::of(factors, flush_);
-    }
-    const GuardedBuffer& rounded_query() const {
-        return takes_fours(key_) || key_.products == jit::Products::bytes ? bytes_
-               : key_.words()                                             ? words_
-                                                                          : query_;
-    }
     // Keys that row r sees, and its ALiBi constants.
     jit::RowBounds bounds(int r, int first, int count) const {
         jit::RowBounds b = {};
@@ -275,17 +169,18 @@ private:
         if (kernels_.key_scales)
             poisoned_call<jit::ScalesArgs>(
                 kernels_.key_scales, {address(key_scale_rows), key_scales.as<float>(), padded}, around.entry);
-        poisoned_call<jit::QkArgs>(kernels_.qk,
-                                   {rounded_query().data(),
-                                    factors_.as<float>(),
-                                    starts_.as<int32_t>(),
-                                    address(key_rows),
-                                    key_scales.as<float>(),
-                                    scores.as<float>(),
-                                    padded,
-                                    {address(next), address(next)},
-                                    numbers.as<float>()},
-                                   around.entry);
+        poisoned_call<jit::QkArgs>(
+            kernels_.qk,
+            {key_.products == jit::Products::floats ? query_.data() : rounded_.query.data(),
+             rounded_.factors.as<float>(),
+             rounded_.starts.as<int32_t>(),
+             address(key_rows),
+             key_scales.as<float>(),
+             scores.as<float>(),
+             padded,
+             {address(next), address(next)},
+             numbers.as<float>()},
+            around.entry);
         poisoned_call<jit::SoftmaxArgs>(
             kernels_.softmax,
             {scores.as<float>(), bias.as<float>(), bounds_array.as<jit::RowBounds>(), max.as<float>(),
@@ -333,7 +228,8 @@ private:
     const jit::RowKey key_, value_;
     Random random_;
     const KernelRows keys_, values_;
-    GuardedBuffer query_, words_, bytes_, starts_, factors_, bias_;
+    GuardedBuffer query_, bias_;
+    RoundedQuery rounded_;
     jit::DecodeKernels kernels_;
 };
 

@@ -1,0 +1,99 @@
+// What hides keys from a panel's rows, or is added to their scores.
+#include <algorithm>
+
+#include "src/attend_panels.h"
+#include "src/half.h"
+#include "src/transpose.h"
+
+namespace quire {
+namespace {
+
+// Of keys begin .. begin + count, [count][lanes]; lanes without a row get that of the last.
+void add_bias_columns(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
+                      int64_t count, float* bias, const TileState& s) {
+    const int group = p.spec->group();
+    const bool by_head = p.has_terms_by_head();
+    for (int64_t first = 0; first < panel.lanes; first += 4) {
+        const UnalignedFloat* rows[4];
+        int64_t before = -1;
+        for (int64_t r = 0; r < 4; ++r) {
+            const int64_t row = panel.row_begin + std::min(first + r, panel.rows - 1);
+            if (before == row || (before >= 0 && !by_head && before / group == row / group)) {
+                rows[r] = rows[r - 1];
+            } else {
+                float* to = s.bias_rows + r * jit::kTileKeys;
+                load_bias(p, item, row, begin, count, to);
+                rows[r] = to;
+            }
+            before = row;
+        }
+        rows_to_columns(rows, int(count), bias + first, panel.lanes);
+    }
+}
+
+}  // namespace
+
+void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                int64_t begin, int64_t count, const TileState& s) {
+    const int group = plan.spec.group();
+    int64_t i = panel.row_begin / group, head = panel.row_begin % group;
+    KeyRange seen = p.visible_in(item.b, i, begin, count);  // the heads of a query see the same
+    for (int64_t r = 0; r < panel.lanes; ++r) {
+        s.begin[r] = int32_t(seen.begin);
+        s.end[r] = int32_t(seen.end);
+        if (plan.spec.alibi) {
+            s.slope[r] = plan.slopes[size_t(item.kv_head * group + head)] * jit::kLog2e;
+            s.distance[r] = float(begin - p.position(item.b, i));
+        }
+        if (r + 1 >= panel.rows || ++head < group) continue;
+        head = 0;
+        seen = p.visible_in(item.b, ++i, begin, count);
+    }
+}
+
+bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
+                    const char** rows) {
+    if (p.num_terms != 1) return false;
+    const int group = p.spec->group();
+    for (int64_t r = 0; r < panel.lanes; ++r) {
+        const int64_t row = panel.row_begin + std::min(r, panel.rows - 1);
+        const int head = item.kv_head * group + int(row % group);
+        rows[r] = numbers_of(p, p.terms[0], item.b, row / group, head, begin);
+        if (rows[r] == nullptr) return false;
+    }
+    return true;
+}
+
+void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
+                       const Panel& panel, int64_t begin, int64_t count, const TileState& s) {
+    const int lanes = plan.target->lanes();
+    int64_t done = 0;
+    if (count >= 4 && list_mask_rows(p, item, panel, begin, s.mask_rows)) {
+        done = count / 4 * 4;
+        for (int64_t first = 0; first < panel.lanes; first += lanes)
+            plan.bias_columns.of(p.terms[0].type)(
+                {s.mask_rows + first, s.bias + first, panel.lanes * int64_t(sizeof(float)), done});
+    }
+    if (done < count)
+        add_bias_columns(p, item, panel, begin + done, count - done, s.bias + done * panel.lanes, s);
+}
+
+void drop_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                int64_t begin, int64_t count, const TileState& s) {
+    for (int64_t r = 0; r < panel.rows; ++r) {
+        if (plan.pack.value_products != jit::Products::bfloats) {
+            drop(p, item, panel.row_begin + r, begin, count, s.scores + r, panel.lanes);
+            continue;
+        }
+        auto* const pairs = reinterpret_cast<uint16_t*>(s.scores);
+        const auto at = [&](int64_t key) -> uint16_t& {
+            return pairs[(key / 2 * panel.lanes + r) * 2 + key % 2];
+        };
+        float probabilities[jit::kTileKeys];
+        for (int64_t key = 0; key < count; ++key) probabilities[key] = bfloat_to_float(at(key));
+        drop(p, item, panel.row_begin + r, begin, count, probabilities, 1);
+        for (int64_t key = 0; key < count; ++key) at(key) = float_to_bfloat(probabilities[key]);
+    }
+}
+
+}  // namespace quire

@@ -1,0 +1,68 @@
+// Panels of query rows in the lanes, and what attend_tiles keeps of a tile of keys. Their steps in the order
+// of a panel's life; src/attend_tiles.cc strings them together.
+#pragma once
+#include "src/attend.h"
+#include "src/attend_ahead.h"
+#include "src/token_rows.h"
+
+namespace quire {
+
+struct Panel {
+    int64_t row_begin, rows;  // first query row of the sequence, rows in use
+    int vecs, lanes;          // width: vectors, and lanes of them all
+    KeyRange any, all;        // keys that some row sees, and that every row sees
+    float *query, *output;    // [D][lanes] or as jit::TileQkArgs says, [Dv rounded up][lanes]
+    float* factors;           // [lanes] of the words
+    float *max, *sum;         // [lanes]
+    const char** queries;     // [lanes] rows; lanes without one have the last one's
+    char** outputs;           // [lanes] rows of the output, or of states; or TileState::spare_row
+    bool begun, written;
+};
+
+struct TileState {
+    Panel* panels;
+    int64_t num_panels;
+    float *keys, *values;              // packed tile
+    float *key_scales, *value_scales;  // f32 scales of its rows
+    float* tops;                       // [groups] largest scales of the values, where these are words
+    int16_t* weights;                  // as jit::TileWeightsArgs
+    float* weight_factors;
+    float *scores, *bias;               // [tile_keys][panel lanes]
+    float *rescale, *slope, *distance;  // [panel lanes]
+    int32_t *begin, *end;               // [panel lanes]
+    float* columns;                     // [D][L] query rows before they are rounded
+    float* spare_row;                   // [Dv], written by lanes without a row
+    float* bias_rows;                   // [4][kTileKeys]
+    const char** mask_rows;             // [panel lanes]
+    RowAddresses *addresses, *next;     // of this tile and of the next one
+    Ahead* ahead;
+    TakenRows taken;  // of blocks of tokens: keys, then values
+};
+
+void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Scratch& scratch,
+                 TileState* s, States& states);
+
+// Before its first tile, when that is at hand: then the query is in the caches when it is needed.
+void begin_panel(const AttentionPlan& plan, Panel& panel, const TileState& s);
+
+// Bounds and ALiBi constants of the panel's lanes for the tile at `begin`.
+void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                int64_t begin, int64_t count, const TileState& s);
+
+// The rows of a mask that is no more than numbers, each query row's at key `begin`; false: it is more.
+bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
+                    const char** rows);
+
+// What score terms add, into TileState::bias.
+void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
+                       const Panel& panel, int64_t begin, int64_t count, const TileState& s);
+
+// Dropout of the tile's probabilities, which softmax has left in the scores' memory.
+void drop_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+                int64_t begin, int64_t count, const TileState& s);
+
+// After its last tile: the output, or states.
+void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
+                 const TileState& s, States& states);
+
+}  // namespace quire

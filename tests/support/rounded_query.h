@@ -1,0 +1,15 @@
+// The query of decode as integer kernels take it (jit/args.h: QkArgs), made here in another way than in src/.
+#pragma once
+#include "jit/kernel_key.h"
+#include "tests/support/guarded.h"
+
+namespace quire::test {
+
+struct RoundedQuery {
+    GuardedBuffer query, starts, factors;  // as QkArgs; empty for float products
+};
+
+// Of `rows` rows of key.padded() floats; bytes change them to what they stand for.
+RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush flush);
+
+}  // namespace quire::test
