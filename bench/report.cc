@@ -95,6 +95,8 @@ Json json_of(const Result& r) {
             {"peak_share", number(r.peak_share)},
             {"roofline_share", number(r.roofline_share)},
             {"memcpy_share", number(r.memcpy_share)},
+            {"bf16_share",
+             number(r.limits.bf16_flops_per_s > 0 ? r.gflop_per_s * 1e9 / r.limits.bf16_flops_per_s : 0)},
             {"cycles_per_token_head", number(r.cycles)},
             {"predicted_ms", number(r.predicted.seconds * 1e3)},
             {"bound", bounds[r.predicted.bound]},

@@ -43,6 +43,7 @@ struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32
 struct NextRows {
     const char* const* rows;    // [kBlock] address of each row
     const char* const* scales;  // [kBlock] of its scales; quantised formats only
+    int64_t near = 0;           // 1: into the first-level cache, 0: into the second
 };
 
 struct QkArgs {

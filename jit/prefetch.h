@@ -16,6 +16,7 @@ public:
     void set(const RegExp& args, int first) {
         e_.mov(rows_, e_.ptr[args + offsetof(NextRows, rows)]);
         if (scale_bytes_) e_.mov(scales_, e_.ptr[args + offsetof(NextRows, scales)]);
+        near_ = args + offsetof(NextRows, near);
         move(first);
     }
     void move(int rows) {
@@ -26,27 +27,39 @@ public:
 
     // Lines of a row and its scales; the first of them may be shared with the row before.
     int lines() const { return lines_of(row_bytes_) + lines_of(scale_bytes_); }
-    // Lines first .. end of those of the rows from here on, into the second-level cache (KERNELS: never the
-    // first). Clobbers rax.
+    // Lines first .. end of those of the rows from here on. Clobbers rax.
     void some(int first, int end) {
-        const int of_row = lines_of(row_bytes_);
-        for (int i = first; i < end; ++i) {
-            const int line = i % lines(), at = line < of_row ? line : line - of_row;
-            if (at == 0 || i == first)
-                e_.mov(e_.rax, e_.ptr[(line < of_row ? rows_ : scales_) + 8 * (i / lines())]);
-            e_.prefetcht1(e_.ptr[e_.rax + at * kLine]);
-        }
+        Label far, done;
+        e_.cmp(e_.qword[near_], 0);
+        e_.je(far, e_.T_NEAR);
+        emit(first, end, true);
+        e_.jmp(done, e_.T_NEAR);
+        e_.L(far);
+        emit(first, end, false);
+        e_.L(done);
     }
 
     const Gpr& rows() const { return rows_; }
 
 private:
+    void emit(int first, int end, bool near) {
+        const int of_row = lines_of(row_bytes_);
+        for (int i = first; i < end; ++i) {
+            const int line = i % lines(), at = line < of_row ? line : line - of_row;
+            if (at == 0 || i == first)
+                e_.mov(e_.rax, e_.ptr[(line < of_row ? rows_ : scales_) + 8 * (i / lines())]);
+            const Address address = e_.ptr[e_.rax + at * kLine];
+            near ? e_.prefetcht0(address) : e_.prefetcht1(address);
+        }
+    }
+
     static constexpr int kLine = 64;
     static int lines_of(int bytes) { return (bytes + kLine - 1) / kLine; }
 
     Emitter& e_;
     const int row_bytes_;
     int scale_bytes_ = 0;
+    RegExp near_;
     const Gpr rows_ = e_.gpr("next rows"), scales_ = e_.gpr("next scales");
 };
 

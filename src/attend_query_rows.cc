@@ -39,28 +39,31 @@ Sizes sizes_of(const AttentionPlan& plan, jit::Products products) {
 constexpr size_t kRoom = 3;  // behind the factors of words (jit/args.h)
 size_t whole_lines(size_t floats) { return (floats + 15) / 16 * 16; }
 
-// The arrays of `rows` rows, one behind the other.
-struct Arrays {
-    Arrays(const Sizes& of, int64_t rows, float* memory)
+// Where the arrays of `rows` rows lie, one behind the other, in floats.
+struct Layout {
+    Layout(const Sizes& of, int64_t rows)
         : sizes(of),
-          query(reinterpret_cast<char*>(memory)),
-          starts(reinterpret_cast<int32_t*>(memory + whole_lines(size_t(rows) * of.query / 4))),
-          factors(reinterpret_cast<float*>(starts) + whole_lines(size_t(rows) * of.starts)),
-          floats(size_t(factors - memory) + whole_lines(size_t(rows) * of.factors + kRoom)) {}
-    QueryRows rows() const { return {query, factors, starts}; }
+          starts(whole_lines(size_t(rows) * of.query / 4)),
+          factors(starts + whole_lines(size_t(rows) * of.starts)),
+          floats(factors + whole_lines(size_t(rows) * of.factors + kRoom)) {}
+    QueryRows rows(float* memory) const {
+        return {memory, memory + factors, reinterpret_cast<int32_t*>(memory + starts)};
+    }
 
     Sizes sizes;
-    char* query;
-    int32_t* starts;
-    float* factors;
-    size_t floats;
+    size_t starts, factors, floats;
 };
 
+Layout layout_of(const AttentionPlan& plan, int64_t rows) {
+    return {sizes_of(plan, plan.decode[rows].query), rows};
+}
+
 void prepare_row(const AttentionPlan& plan, jit::Products products, const float* row, size_t r,
-                 const Arrays& to) {
-    char* const query = to.query + r * to.sizes.query;
-    float* const factors = to.factors + r * to.sizes.factors;
-    const QueryBytes bytes{reinterpret_cast<int8_t*>(query), to.starts + r * to.sizes.starts, factors};
+                 const Layout& at, float* memory) {
+    char* const query = reinterpret_cast<char*>(memory) + r * at.sizes.query;
+    float* const factors = memory + at.factors + r * at.sizes.factors;
+    auto* const starts = reinterpret_cast<int32_t*>(memory + at.starts) + r * at.sizes.starts;
+    const QueryBytes bytes{reinterpret_cast<int8_t*>(query), starts, factors};
     if (const jit::FoursForm* fours = fours_of(plan, products))
         query_to_fours(*fours, row, bytes);
     else if (products == jit::Products::bytes)
@@ -71,27 +74,22 @@ void prepare_row(const AttentionPlan& plan, jit::Products products, const float*
         std::copy(row, row + plan.key_stride, reinterpret_cast<float*>(query));
 }
 
-jit::Products products_of(const AttentionPlan& plan, int64_t rows) { return plan.decode[rows].query; }
-
 }  // namespace
 
-size_t query_floats(const AttentionPlan& plan, int64_t rows) {
-    return Arrays(sizes_of(plan, products_of(plan, rows)), rows, nullptr).floats;
-}
+size_t query_floats(const AttentionPlan& plan, int64_t rows) { return layout_of(plan, rows).floats; }
 
 QueryRows prepare_query(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                         float* memory) {
     const int64_t rows = item.row_end - item.row_begin;
-    const jit::Products products = products_of(plan, rows);
-    const Arrays arrays(sizes_of(plan, products), rows, memory);
+    const Layout layout = layout_of(plan, rows);
     const float factor = query_factor(plan.spec);
     float row[kMostHeadDim + 16] = {};  // padded to whole vectors
     for (int64_t r = 0; r < rows; ++r) {
         load_numbers(plan.spec.type, query_at(p, item, item.row_begin + r), plan.spec.D, row);
         for (int d = 0; d < plan.spec.D; ++d) row[d] *= factor;
-        prepare_row(plan, products, row, size_t(r), arrays);
+        prepare_row(plan, plan.decode[rows].query, row, size_t(r), layout, memory);
     }
-    return arrays.rows();
+    return layout.rows(memory);
 }
 
 void SharedQueries::reset(const AttentionPlan& plan, const Schedule& schedule) {
@@ -114,10 +112,7 @@ QueryRows SharedQueries::get(const AttentionPlan& plan, const AttentionProblem& 
     std::atomic<char>& state = states_[size_t(merge)];
     float* const shared = first_ + size_t(merge) * stride_;
     char was = state.load(std::memory_order_acquire);
-    if (was == kReady) {
-        const int64_t rows = item.row_end - item.row_begin;
-        return Arrays(sizes_of(plan, products_of(plan, rows)), rows, shared).rows();
-    }
+    if (was == kReady) return layout_of(plan, item.row_end - item.row_begin).rows(shared);
     if (was != kNone || !state.compare_exchange_strong(was, kBegun, std::memory_order_relaxed))
         return prepare_query(plan, problem, item, own);
     const QueryRows rows = prepare_query(plan, problem, item, shared);

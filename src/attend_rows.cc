@@ -96,14 +96,18 @@ bool same_rows(const AttentionPlan& plan) {
     return plan.spec.key_format == plan.spec.value_format && plan.spec.D == plan.spec.Dv;
 }
 
-jit::NextRows after_keys(const AttentionPlan& plan, const RowAddresses& block, const RowAddresses& next) {
-    if (same_rows(plan)) return {block.value, block.value_scale};
-    return {next.key, next.key_scale};
+// The first-level cache takes the next rows where it is large and they lie side by side: with others between
+// them they share few of its sets.
+jit::NextRows next_rows(const char* const* rows, const char* const* scales, int64_t bytes, int64_t stride) {
+    return {rows, scales, has_large_l1() && stride == bytes};
 }
-
-jit::NextRows after_values(const AttentionPlan& plan, const RowAddresses& next) {
-    if (same_rows(plan)) return {next.key, next.key_scale};
-    return {next.value, next.value_scale};
+jit::NextRows next_keys(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& of) {
+    return next_rows(of.key, of.key_scale, bytes_of(plan.spec.key_format.type, plan.spec.D),
+                     p.cache.key.row_stride);
+}
+jit::NextRows next_values(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& of) {
+    return next_rows(of.value, of.value_scale, bytes_of(plan.spec.value_format.type, plan.spec.Dv),
+                     p.cache.value.row_stride);
 }
 
 // QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the
@@ -139,8 +143,8 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     }
     if (kernels.key_scales) kernels.key_scales({block.key_scale, s.scales, padded});
     kernels.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.scales, s.scores, padded,
-                after_keys(plan, block, next), s.numbers});
-    const jit::NextRows after = after_values(plan, next);
+                same_rows(plan) ? next_values(plan, p, block) : next_keys(plan, p, next), s.numbers});
+    const jit::NextRows after = same_rows(plan) ? next_keys(plan, p, next) : next_values(plan, p, next);
     prefetch_first(plan, after);
     kernels.softmax(
         {s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});

@@ -1,6 +1,7 @@
 #include "src/target.h"
 
 #include <cpuid.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -77,6 +78,11 @@ const Target* find_target(const std::string& name) {
     for (const Target& target : kTargets)
         if (name == target.name) return &target;
     return nullptr;
+}
+
+bool has_large_l1() {
+    static const bool large = sysconf(_SC_LEVEL1_DCACHE_SIZE) >= 48 * 1024;
+    return large;
 }
 
 const Target* machine_target() { return best_up_to(std::end(kTargets) - 1); }

@@ -133,6 +133,7 @@ def ratio_of(row, result):
         "of the roofline": lambda: result["roofline_share"],
         "of a plain DRAM read": lambda: result["dram_share"],
         "of the float32 FMA peak": lambda: result["peak_share"],
+        "of the bf16 dot peak": lambda: result["bf16_share"],
         "of the speed of memcpy": lambda: result["memcpy_share"],
         "a token": lambda: time * 1e3 / result["query_len"],
         "roofline share, to the other's": lambda: result["roofline_share"] / beside[0]["roofline_share"],
