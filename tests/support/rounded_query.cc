@@ -93,12 +93,12 @@ RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flus
             const float factor = tops[factor_of(i)] / float(largest);
             const int word = form.order[i] < 0 ? 0 : int(std::lrint(row[form.order[i]] / factor));
             const int low = form.digits == 1 ? word : (word % 256 + 384) % 256 - 128;
-            for (size_t key = 0; key < 4; ++key) {
-                const size_t at = (vector * lanes + four / 4 * 4 + key) * 4 + i % 4;
+            for (size_t copy = 0; copy < 4; ++copy) {
+                const size_t at = (vector * lanes + four / 4 * 4 + copy) * 4 + i % 4;
                 bytes[at + size_t(form.digits - 1) * lanes * 4] = int8_t(low);
                 if (form.digits == 2) bytes[at] = int8_t((word - low) / 256);
-                starts[lane_of(i) + key] -= form.zero * word;
-                factors[factor_of(i) + (form.digits == 1 ? key : 0)] = factor;
+                starts[lane_of(i) + copy] -= form.zero * word;
+                factors[factor_of(i) + (form.digits == 1 ? copy : 0)] = factor;
             }
             if (form.order[i] >= 0) row[form.order[i]] = float(word) * factor;
         }
