@@ -2,6 +2,7 @@
 // normal data, and where a few channels of the query or of the values are much larger than the others.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/precision.h"
@@ -122,7 +123,11 @@ void check(const std::vector<const Target*>& on, const std::vector<quire_format>
         for (const quire_format& format : all)
             for (const int head_size : head_sizes)
                 check(usual_case(format, head_size, queries), *target, &lower);
-    EXPECT_GT(lower.high, 0) << "none of them ran at `high`";
+    // Tiles gain nothing by words with AVX-512 without VNNI.
+    const bool gains = queries == 1 || std::any_of(on.begin(), on.end(), [](const Target* target) {
+                           return target->vnni || target->vector_bits == 256;
+                       });
+    EXPECT_EQ(lower.high > 0, gains) << "ran at `high`: " << lower.high;
     if (queries == 1) {
         EXPECT_GT(lower.medium, 0) << "none of them ran at `medium`";
     }
