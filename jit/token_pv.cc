@@ -58,9 +58,14 @@ private:
         L(each_block);
         emit_prefetches(pass, passes);
         mov(block_, ptr[blocks_]);
-        for (int token = 0; token < kBlockTokens; token += codes_.of_dword())
-            emit_tokens(acc, vec, width, token);
-        add(weights_, kBlockTokens * bytes_);
+        mov(dwords_, kBlockTokens / codes_.of_dword());
+        Label each_dword;  // a loop keeps the code small (jit/token_qk.cc)
+        L(each_dword);
+        emit_tokens(acc, vec, width);
+        add(block_, key_.dim * 4);
+        add(weights_, codes_.of_dword() * bytes_);
+        dec(dwords_);
+        jnz(each_dword, T_NEAR);
         add(blocks_, 8 * kBlockTokens);
         add(next_, 8 * kBlockTokens);
         sub(count_, kBlockTokens);
@@ -87,12 +92,12 @@ private:
             prefetcht1(ptr[rax + line * kLine]);
     }
 
-    // Tokens `token` .. + N of the block.
-    void emit_tokens(const std::vector<Vec>& acc, int vec, int width, int token) {
+    // The next N tokens of the block.
+    void emit_tokens(const std::vector<Vec>& acc, int vec, int width) {
         const std::vector<Vec> raw = vecs("raw", width), code = vecs("code", width);
         const int n = codes_.of_dword();
         for (int w = 0; w < width; ++w)
-            load_raw(raw[size_t(w)], block_ + (token / n * key_.dim + (vec + w) * lanes()) * 4,
+            load_raw(raw[size_t(w)], block_ + (vec + w) * lanes() * 4,
                      4 * std::min(lanes(), key_.dim - (vec + w) * lanes()));
         const int step = key_.words() ? 2 : 1;
         for (int t = 0; t < n; t += step) {
@@ -100,8 +105,7 @@ private:
             for (int w = 0; w < width; ++w)
                 key_.words() ? codes_.words(code[size_t(w)], raw[size_t(w)], place)
                              : codes_.number(code[size_t(w)], raw[size_t(w)], place);
-            for (int r = 0; r < key_.rows; ++r)
-                emit_products(&acc[size_t(r * width)], code, vec, r, token + t);
+            for (int r = 0; r < key_.rows; ++r) emit_products(&acc[size_t(r * width)], code, vec, r, t);
         }
         free(raw);
         free(code);
@@ -147,7 +151,7 @@ private:
     const int bytes_;  // of a weight
     const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),
               blocks_ = gpr("blocks"), next_ = gpr("next blocks"), count_ = gpr("count"),
-              block_ = gpr("block");
+              block_ = gpr("block"), dwords_ = gpr("dwords left");
 };
 
 }  // namespace

@@ -13,13 +13,15 @@ namespace {
 // for each block:                                                                    emit_block
 //   for each pass over R' of the query rows:                                         emit_pass
 //     scores[r][16] = 0
-//     for each group g, for each part of it:                                         emit_group
-//       prefetch a share of the next block
-//       for each dword of N elements, for r: sum[r] += query[r] * its codes          emit_chunk
-//       scores[r] += sum[r] * scales[g][16]           (words: after the last part)   emit_scaled
+//     for each group g, for each span of it: sum[r] = 0                              emit_group, emit_span
+//       for each part of the span: prefetch a share of the next block
+//         for each dword of N elements, for r: sum[r] += query[r] * its codes        emit_chunk
+//       scores[r] += sum[r] * scales[g][16]                                          emit_scaled
 //     words: scores[r] *= factors[r]
 //
-// Parts keep prefetches apart, and the chains of float additions short.
+// A part is what the code has once: the loops around it keep kernels small enough for a processor's cache of
+// decoded instructions, beside the other kernels of a call. Parts keep prefetches apart, and spans the chains
+// of float additions short.
 //
 // Words: pairs of elements are one dot product, in int32; |query| < 2^15, |code| < 2^7, so that sums of 256
 // elements are below 2^30.
@@ -40,10 +42,17 @@ public:
     }
 
 private:
-    static constexpr int kMostElements = 256;  // of a sum of products of words
-    static constexpr int kPart = 32;           // elements, at most
-    static_assert(kMostElements % kPart == 0);
+    // Elements at most: of a part, and of a sum of products of words.
+    static constexpr int kPart = 32, kSpan = 256;
 
+    // The largest divisor of `size`, both multiples of 8, that is at most `most`.
+    static int divisor(int size, int most) {
+        int d = std::min(size, most);
+        while (size % d != 0) d -= 8;
+        return d;
+    }
+    int span() const { return divisor(group_size(), key_.words() ? kSpan : kPart); }
+    int part() const { return divisor(span(), kPart); }
     int query_bytes() const { return key_.words() ? key_.query_words() * 2 : key_.padded() * 4; }
     int group_size() const { return scale_group(key_.format); }
     int element_bytes() const { return key_.words() ? 2 : 4; }
@@ -82,28 +91,34 @@ private:
             for (int r = 0; r < rows; ++r)
                 for (int v = 0; v < vecs_; ++v) vmovups(ptr[scores_at(row + r, v)], *none);
         }
-        const Gpr groups = gpr("groups left");
         mov(chunk_, block_);
         lea(scales_, ptr[block_ + token_block_info(key_.format.type)->code_bytes(key_.dim)]);
         lea(element_, ptr[query_ + row * query_bytes()]);
-        mov(groups, key_.groups());
-        Label each_group;
-        L(each_group);
-        emit_group(row, rows);
-        add(chunk_, group_size() / codes_.of_dword() * codes_.chunk_bytes());
-        add(element_, group_size() * element_bytes());
-        add(scales_, kBlockTokens * 2);
-        dec(groups);
-        jnz(each_group, T_NEAR);
-        free(groups);
+        emit_times(key_.groups(), "groups left", [&] {
+            emit_times(group_size() / span(), "spans left", [&] { emit_span(row, rows); });
+            add(scales_, kBlockTokens * 2);
+        });
         if (key_.words()) emit_factors(row, rows);
+    }
+
+    template <typename Body>
+    void emit_times(int count, const char* name, const Body& body) {
+        if (count == 1) return body();
+        const Gpr left = gpr(name);
+        mov(left, count);
+        Label again;
+        L(again);
+        body();
+        dec(left);
+        jnz(again, T_NEAR);
+        free(left);
     }
 
     // Lines of the next block that is read here, as many a part as give them all.
     void emit_prefetches() {
         constexpr int kLine = 64;
         const int lines = (block_bytes(key_.format, key_.dim) + kLine - 1) / kLine;
-        const int parts = key_.groups() * ((group_size() + kPart - 1) / kPart);
+        const int parts = key_.dim / part();
         const int share = (lines + parts - 1) / parts;
         Label done;
         cmp(next_, next_end_);
@@ -113,21 +128,20 @@ private:
         L(done);
     }
 
-    void emit_group(int row, int rows) {
-        const int n = codes_.of_dword();
+    void emit_span(int row, int rows) {
         const std::vector<Vec> sums = vecs("sum", rows * vecs_ * chains(rows));
-        const int most = key_.words() ? kMostElements : kPart;  // of a sum
-        for (int begin = 0; begin < group_size(); begin += kPart) {
-            const int end = std::min(begin + kPart, group_size());
+        for (const Vec& sum : sums) zero(sum);
+        emit_times(span() / part(), "parts left", [&] {
             if (row == 0) emit_prefetches();
-            for (int element = begin; element < end; element += n)
-                emit_chunk(sums, rows, element / n, element % most == 0);
-            if (end % most == 0 || end == group_size()) emit_scaled(sums, row, rows);
-        }
+            for (int chunk = 0; chunk < part() / codes_.of_dword(); ++chunk) emit_chunk(sums, rows, chunk);
+            add(chunk_, part() / codes_.of_dword() * codes_.chunk_bytes());
+            add(element_, part() * element_bytes());
+        });
+        emit_scaled(sums, row, rows);
         free(sums);
     }
 
-    void emit_chunk(const std::vector<Vec>& sums, int rows, int chunk, bool first) {
+    void emit_chunk(const std::vector<Vec>& sums, int rows, int chunk) {
         const std::vector<Vec> raw = vecs("raw", vecs_), code = vecs("code", vecs_);
         for (int v = 0; v < vecs_; ++v)
             vmovups(raw[size_t(v)], ptr[chunk_ + chunk * codes_.chunk_bytes() + v * vec_bytes()]);
@@ -141,19 +155,15 @@ private:
                 Temp q(*this, "q");
                 vbroadcastss(q, ptr[element_ + r * query_bytes() + (chunk * parts + i) * 4]);
                 for (int v = 0; v < vecs_; ++v)
-                    emit_product(sums[size_t((r * vecs_ + v) * chains(rows) + chain)], code[size_t(v)], q,
-                                 first && i < chains(rows));
+                    emit_product(sums[size_t((r * vecs_ + v) * chains(rows) + chain)], code[size_t(v)], q);
             }
         }
         free(raw);
         free(code);
     }
 
-    void emit_product(const Vec& sum, const Vec& code, const Vec& q, bool first) {
-        if (key_.words())
-            first ? vpmaddwd(sum, code, q) : dot_words(sum, code, q);
-        else
-            first ? vmulps(sum, code, q) : vfmadd231ps(sum, code, q);
+    void emit_product(const Vec& sum, const Vec& code, const Vec& q) {
+        key_.words() ? dot_words(sum, code, q) : vfmadd231ps(sum, code, q);
     }
 
     void emit_scaled(const std::vector<Vec>& sums, int row, int rows) {
