@@ -108,7 +108,7 @@ Status make_spec(const Options& o, AttentionSpec* attention, AppendSpec* append)
     quire_type type = QUIRE_NONE;
     QUIRE_TRY(parse_type("--cache", o.cache, &format.type));
     QUIRE_TRY(parse_type("--type", o.type, &type));
-    if (is_quantised(format)) {
+    if (is_quantised(format) || token_block_info(format.type)) {
         format.quant_group = o.group;
         QUIRE_TRY(parse_type("--scale-type", o.scale_type, &format.scale_type));
     }
