@@ -77,9 +77,11 @@ public:
     void store_f32(const RegExp& at, const Vec& v, int n);
     // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on.
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
-    // Keeps what load_lanes needs for an index like this in a register, where one of at least `spare` + 1 is
-    // free: on targets with 512 bits it is a load less each time. Until drop_held().
+    // Keeps what load_lanes needs for an index like this, on targets with 512 bits, or what
+    // load_signed_nibbles needs, in registers, where at least `spare` + 1 are free: a load less each time.
+    // Until drop_held().
     void hold_lanes(const std::vector<int>& index, int spare);
+    void hold_nibbles(int spare);
     void drop_held();
     // The same of lanes first, first + 4 .. (first < 4), on targets with 512 bits; the others stay.
     void load_lanes_of_four(const Vec& v, const RegExp& at, const std::vector<int>& index, int first);
@@ -101,6 +103,8 @@ public:
     void load_i8(const Vec& v, const RegExp& at, int n);
     // n bytes: every lane of the low eight gets the first four of them, of the upper eight the next four.
     void load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n);
+    // Nibbles of n bytes, of two's complement, to f32 lanes: the low one of a byte first.
+    void load_signed_nibbles(const Vec& v, const RegExp& at, int n);
     // Low or high nibbles of lanes() bytes to int32 lanes, or to the f32 number (-127..127, integral) of
     // each.
     void load_nibbles(const Vec& v, const RegExp& at, bool high);
@@ -213,6 +217,7 @@ private:
     bool is_512() const { return target_.vector_bits == 512; }
     void set_mask(const Xbyak::Opmask& k, int n);
     void load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order);
+    void hold(const std::vector<uint32_t>& words, int spare);
     void fold_step(Fold op, const Vec& v, const Vec& moved);
     void add_halves(const Vec& v);
     void transpose_quarters(const std::vector<Vec>& v);

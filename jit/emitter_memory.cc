@@ -9,6 +9,19 @@ namespace {
 
 constexpr int kUnordered = 3;  // predicate of vcmpps
 
+// By how much a lane's nibble of a dword is shifted, and the numbers of 16 nibbles.
+std::vector<uint32_t> nibble_places(int lanes) {
+    std::vector<uint32_t> places;
+    for (int lane = 0; lane < lanes; ++lane) places.push_back(uint32_t(lane % 8 * 4));
+    return places;
+}
+std::vector<uint32_t> nibble_numbers() {
+    std::vector<uint32_t> numbers;
+    for (int i = 0; i < 16; ++i) numbers.push_back(float_bits(float(i < 8 ? i : i - 16)));
+    return numbers;
+}
+std::vector<uint32_t> dword_of_eight() { return {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}; }
+
 }  // namespace
 
 void Emitter::set_mask(const Xbyak::Opmask& k, int n) {
@@ -96,10 +109,14 @@ void Emitter::hold_lanes(const std::vector<int>& index, int spare) {
     if (!is_512() || index.front() == index.back()) return;
     std::vector<uint32_t> order;
     for (int i : index) order.push_back(uint32_t(i - index.front()));
+    hold(order, spare);
+}
+
+void Emitter::hold(const std::vector<uint32_t>& words, int spare) {
     const auto free = std::count(vec_names_.begin(), vec_names_.end(), "");
-    if (free <= spare || held_.count(order)) return;
-    held_[order] = vec("order");
-    vmovups(held_[order], constant(order));
+    if (free <= spare || held_.count(words)) return;
+    held_[words] = vec("held");
+    vmovups(held_[words], constant(words));
 }
 
 void Emitter::drop_held() {
@@ -263,6 +280,11 @@ void Emitter::load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n) {
     const Xbyak::Xmm x(v.getIdx());
     if (n < lanes() / 2) load_bytes(Vec(x), at, n);
     if (!is_512()) return n < 4 ? vpbroadcastd(y, x) : vpbroadcastd(y, ptr[at]);
+    const Xbyak::Zmm z(v.getIdx());
+    if (const auto held = held_.find(dword_of_eight()); held != held_.end()) {
+        if (n >= 8) vmovq(x, ptr[at]);
+        return vpermd(z, Xbyak::Zmm(held->second.getIdx()), z);
+    }
     Temp upper(*this, "upper dword");
     const Xbyak::Ymm high((*upper).getIdx());
     if (n < 8) {
@@ -273,7 +295,27 @@ void Emitter::load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n) {
         vpbroadcastd(high, ptr[at + 4]);
         vpbroadcastd(y, ptr[at]);
     }
-    vinserti64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), high, 1);
+    vinserti64x4(z, z, high, 1);
+}
+
+// Each lane shifts its dword by a count of its own.
+void Emitter::load_signed_nibbles(const Vec& v, const RegExp& at, int n) {
+    load_dword_of_eight_lanes(v, at, n);
+    std::vector<uint32_t> places = nibble_places(lanes());
+    if (const auto numbers = held_.find(nibble_numbers()); numbers != held_.end()) {
+        const Xbyak::Zmm z(v.getIdx());
+        vpsrlvd(v, v, held_[places]);
+        return vpermps(z, z, Xbyak::Zmm(numbers->second.getIdx()));  // of the low four bits
+    }
+    for (uint32_t& place : places) place = 28 - place;
+    vpsllvd(v, v, constant(places));
+    vpsrad(v, v, 28);
+    vcvtdq2ps(v, v);
+}
+
+void Emitter::hold_nibbles(int spare) {
+    if (!is_512()) return;
+    for (const auto& words : {nibble_places(lanes()), nibble_numbers(), dword_of_eight()}) hold(words, spare);
 }
 
 void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high) {

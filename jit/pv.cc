@@ -33,6 +33,7 @@ private:
     int turn_bytes() const override { return kUnroll * key_bytes(); }
 
     void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
+        loader_->hold(pass.width + kMostTemps);
         for (int r = 0; r < pass.rows; ++r) {
             Temp rescale(*this, "rescale");
             vbroadcastss(rescale, ptr[rescale_ + (pass.row + r) * 4]);
@@ -73,6 +74,7 @@ private:
     int group_of(int vec) const { return folds_ ? vec * lanes() / scale_group(key_.format) : 0; }
 
     void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
+        drop_held();
         for (int r = 0; r < pass.rows; ++r)
             for (int w = 0; w < pass.width; ++w)
                 vmovups(ptr[output_at(pass.row + r, pass.vec + w)], acc[size_t(r * pass.width + w)]);
@@ -179,7 +181,6 @@ private:
         }
     }
 
-    static constexpr int kMostTemps = 4;  // beside the values: the weights, the loader's, the products'
     const std::unique_ptr<WordLoader> loader_;
     const Gpr second_ = gpr("second row");
 };

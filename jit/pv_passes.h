@@ -19,6 +19,7 @@ class PvPasses : public Emitter {
 protected:
     // Keys of one turn of the loop: what is not arithmetic is shared by them.
     static constexpr int kUnroll = 4;
+    static constexpr int kMostTemps = 4;  // beside the values: the weights, the loader's, the products'
     static_assert(kKeyPadding % kUnroll == 0);
 
     struct Pass {

@@ -18,7 +18,9 @@ public:
     // Vector `vec` of the row, dequantised; needs one register more while it works. `scales` is the address
     // of the row's f32 scales (args.h: ScalesArgs; unused where the format has none).
     void load(const Vec& out, int vec, const RegExp& row, const RegExp& scales);
-    // The same, but for the scales.
+    // Keeps constants in registers, where more than `spare` are free: until Emitter::drop_held().
+    virtual void hold(int /*spare*/) {}
+    // The same as load, but for the scales.
     void load_codes(const Vec& out, int vec, const RegExp& row);
 
 protected:

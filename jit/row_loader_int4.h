@@ -8,15 +8,11 @@ namespace quire::jit {
 class Int4RowLoader : public RowLoader {
 public:
     Int4RowLoader(Emitter& e, const quire_format& format, int dim) : RowLoader(e, format, dim) {}
+    void hold(int spare) override { e_.hold_nibbles(spare); }
 
 protected:
     void load_numbers(const Vec& out, int first_element, int valid, const RegExp& row) override {
-        std::vector<uint32_t> to_top;
-        for (int lane = 0; lane < e_.lanes(); ++lane) to_top.push_back(uint32_t(28 - lane % 8 * 4));
-        e_.load_dword_of_eight_lanes(out, row + first_element / 2, valid / 2);
-        e_.vpsllvd(out, out, e_.constant(to_top));
-        e_.vpsrad(out, out, 28);
-        e_.vcvtdq2ps(out, out);
+        e_.load_signed_nibbles(out, row + first_element / 2, valid / 2);
     }
 };
 
