@@ -53,8 +53,8 @@ struct QkArgs {
     const float* factors;  // of the words, and of two bytes: [R], room for 3 more; of the bytes:
     // [R][spans][L] (byte_span), from the units of a span to those of the next, and of the last to 1; of
     // fours of bytes: [R][sums][L]
-    const int32_t* starts;    // of the bytes: [R][chunks][L], of fours [R][sums][L]: -zero * the sum of the
-                              // lane's bytes, or words
+    const int32_t* starts;    // of the bytes: [R][chunks][L], of fours [R][starts][L]: -zero * the sum of the
+                              // lane's bytes, words or digits
     const char* const* rows;  // [N] address of each key row; padded to a multiple of kKeyPadding
     const float* scales;      // [N][scale stride], quantised formats only
     float* scores;            // [R][kBlock], written

@@ -10,12 +10,12 @@
 
 namespace quire::jit {
 
-// What a kernel's products are of. Words, and query words as two bytes each: precision `high`; bytes, and
-// tiles of bfloat16 numbers, `medium`.
-enum class Products { floats, words, bytes, bfloats, two_bytes };
+// What a kernel's products are of. Floats, and query numbers as three bytes each: precision `highest`; words,
+// and query words as two bytes each, `high`; bytes, and tiles of bfloat16 numbers, `medium`.
+enum class Products { floats, words, bytes, bfloats, two_bytes, three_bytes };
 
 inline const char* products_name(Products products) {
-    constexpr const char* kNames[] = {"", "_words", "_bytes", "_bfloats", "_two_bytes"};
+    constexpr const char* kNames[] = {"", "_words", "_bytes", "_bfloats", "_two_bytes", "_three_bytes"};
     return kNames[int(products)];
 }
 

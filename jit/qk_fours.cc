@@ -20,12 +20,14 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 //       scale[f] = that of the lane's key and group                                   load_scales
 //       for r: sum[f] = starts[r] + dot products of query[r][j] and k[f][j], in int32 emit_dots
 //              acc[r][f] += float(sum[f]) * scale[f]      (bytes: * factors[r])
-//   scores[r] = sums of the lanes of a key (two digits: * factors[r])                 emit_sums
+//   scores[r] = sums of the lanes of a key (digits: * factors[r])                     emit_sums
 //
 // So a conversion and an FMA serve four dot products of four keys, and lanes are summed for four at a time.
 // Two digits: sum = 256 * that of the high ones + that of the low ones; 2^15 * 2^8 * 32 elements < 2^31.
+// Three: one chain of int32 holds 256 * that of the high ones + that of the middle ones, within the same, and
+// another that of the low ones; float(first) * 256 + float(second).
 //
-// live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[digits * F] + q
+// live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits: two) + q; three: + 256
 class QkFours : public Emitter {
 public:
     explicit QkFours(const RowKey& key)
@@ -43,6 +45,7 @@ public:
         mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
+        if (form_.digits == 3) vmovups(base_ = vec("digit's base"), splat(256));
         loader_->hold(spare(rows_a_pass()));
         Label each_turn;
         L(each_turn);
@@ -71,7 +74,8 @@ private:
 
     int spare(int rows) const {
         const int parts = 4 + (form_.parts - 1) * form_.run;
-        return num_vecs() - kFours * (rows + parts + 1 + form_.digits) - 1;
+        const int sums = std::min(form_.digits, 2), base = form_.digits == 3;
+        return num_vecs() - kFours * (rows + parts + 1 + sums) - 1 - base;
     }
     bool fit(int rows) const { return spare(rows) >= 0; }
     int rows_a_pass() const {
@@ -168,40 +172,61 @@ private:
 
     void emit_row(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
                   const Run& run, int row) {
-        const std::vector<Vec> low = vecs("sum", kFours), high = vecs("high", (form_.digits - 1) * kFours);
-        for (size_t f = 0; f < low.size(); ++f)
-            f == 0 ? vmovups(low[0], ptr[starts_ + sum_of(run, row) * vec_bytes()]) : vmovaps(low[f], low[0]);
-        for (const Vec& v : high) zero(v);
+        const int vector = vector_of(run, row), sum = sum_of(run, row);
+        const std::vector<Vec> low = vecs("sum", kFours), high = vecs("high", form_.digits > 1 ? kFours : 0);
+        if (form_.digits == 3) {
+            load_starts(high, sum * 2);
+            for (int i = 0; i < form_.run * form_.parts; ++i) emit_dots(high, codes, i, vector, 0);
+            for (const Vec& v : high) vpslld(v, v, 8);
+        } else {
+            for (const Vec& v : high) zero(v);
+        }
+        load_starts(low, (sum + 1) * form_.chains() - 1);
         for (int i = 0; i < form_.run * form_.parts; ++i) {
-            const int at = vector_of(run, row) + i * form_.digits;
-            if (form_.digits == 2) emit_dots(high, codes, i, at);
-            emit_dots(low, codes, i, at + form_.digits - 1);
+            if (form_.digits > 1) emit_dots(high, codes, i, vector, form_.digits - 2);
+            emit_dots(low, codes, i, vector, form_.digits - 1);
         }
-        for (size_t f = 0; f < high.size(); ++f) {
-            vpslld(high[f], high[f], 8);
-            vpaddd(low[f], low[f], high[f]);
-        }
-        free(high);
-        for (const Vec& sum : low) vcvtdq2ps(sum, sum);
+        emit_numbers(low, high);
         if (form_.digits == 1) {
             Temp factor(*this, "factor");
-            vmovups(factor, ptr[factors_ + sum_of(run, row) * vec_bytes()]);
-            for (const Vec& sum : low) vmulps(sum, sum, factor);
+            vmovups(factor, ptr[factors_ + sum * vec_bytes()]);
+            for (const Vec& v : low) vmulps(v, v, factor);
         }
         for (size_t f = 0; f < low.size(); ++f) vfmadd231ps(acc[f], low[f], scales[f]);
+        free(high);
         free(low);
     }
 
-    void emit_dots(const std::vector<Vec>& sums, const Fours& codes, int i, int vector) {
-        const RegExp at = query_ + vector * vec_bytes();
+    void load_starts(const std::vector<Vec>& sums, int vector) {
+        for (size_t f = 0; f < sums.size(); ++f)
+            f == 0 ? vmovups(sums[0], ptr[starts_ + vector * vec_bytes()]) : vmovaps(sums[f], sums[0]);
+    }
+
+    void emit_dots(const std::vector<Vec>& sums, const Fours& codes, int i, int vector, int digit) {
+        const RegExp at = query_ + (vector + i * form_.digits + digit) * vec_bytes();
         Temp q(*this, "q");
         vmovups(q, ptr[at]);
         for (size_t f = 0; f < sums.size(); ++f) dot_bytes(sums[f], codes[f][size_t(i)], q);
     }
 
+    // The sums of all digits as numbers, in `low`.
+    void emit_numbers(const std::vector<Vec>& low, const std::vector<Vec>& high) {
+        for (size_t f = 0; f < low.size(); ++f) {
+            if (form_.digits == 2) {
+                vpslld(high[f], high[f], 8);
+                vpaddd(low[f], low[f], high[f]);
+            }
+            vcvtdq2ps(low[f], low[f]);
+            if (form_.digits == 3) {
+                vcvtdq2ps(high[f], high[f]);
+                vfmadd231ps(low[f], high[f], base_);
+            }
+        }
+    }
+
     void emit_sums(const std::vector<Vec>& acc, int row) {
         add_quarters(acc[0], acc[1]);
-        if (form_.digits == 2) multiply_by_scalar(acc[0], factors_ + row * 4);
+        if (form_.digits > 1) multiply_by_scalar(acc[0], factors_ + row * 4);
         store_half(scores_at(row), acc[0], 0);
     }
 
@@ -209,6 +234,7 @@ private:
     const FoursForm form_;
     const std::unique_ptr<ByteLoader> loader_;
     Prefetch prefetch_;
+    Vec base_;
     const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"), rows_ = gpr("rows"),
               scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"), row_ = gpr("row");
 };
@@ -223,7 +249,9 @@ FoursForm::FoursForm(const RowKey& key)
     : order(byte_order(key.format, key.dim, key.target->lanes())),
       lanes(key.target->lanes()),
       parts(byte_parts(key.format)),
-      digits(key.products == Products::bytes ? 1 : 2),
+      digits(key.products == Products::bytes       ? 1
+             : key.products == Products::two_bytes ? 2
+                                                   : 3),
       chunks(int(order.size()) / (parts * 4 * lanes)),
       zero(byte_zero(key.format)) {
     const int of_dword = 4 * parts;

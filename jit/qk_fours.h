@@ -1,7 +1,8 @@
 // Decode: scores of R query rows against keys of bytes, four keys side by side in every 128 bits of a vector,
 // on targets with 512-bit VNNI.
 //
-// The query's elements are one byte each (precision `medium`) or the two digits of a word (`high`).
+// The query's elements are one byte each (precision `medium`), the two digits of a word (`high`) or the three
+// of a number's 24 bits (`highest`).
 #pragma once
 #include <vector>
 
@@ -14,11 +15,13 @@ namespace quire::jit {
 bool has_fours(const quire_format& format, const Target& target);
 
 inline bool takes_fours(const RowKey& key) {
-    return key.products == Products::two_bytes || (key.bytes() && has_fours(key.format, *key.target));
+    return key.products == Products::two_bytes || key.products == Products::three_bytes ||
+           (key.bytes() && has_fours(key.format, *key.target));
 }
 
-// Digits of an element: w = 256 * high + low, both signed bytes, so that |w| <= kLargestDigits.
-constexpr int kLargestDigits = 127 * 256 + 127;
+// The largest number of so many digits, w = 256 * high + low or 256 * (256 * high + middle) + low, all signed
+// bytes; a little below what they hold, as a float that is brought to it may be rounded up.
+constexpr int largest_digits(int digits) { return 127 << 8 * (digits - 1); }
 
 // What the kernel takes of a query row (args.h: QkArgs).
 //
@@ -33,9 +36,12 @@ struct FoursForm {
     int zero = 0;  // the key's byte that means 0
 
     int runs() const { return 4 / run; }  // of a chunk
-    // Vectors of a row: the query's [chunks][4][parts][digits], and of its starts and factors [chunks][runs].
+    // Vectors of a row: the query's [chunks][4][parts][digits], the highest digit first; of factors
+    // [chunks][runs]; and of what its sums start with [chunks][runs][chains].
     int vectors() const { return chunks * 4 * parts * digits; }
     int sums() const { return chunks * runs(); }
+    int chains() const { return digits == 3 ? 2 : 1; }
+    int starts() const { return sums() * chains(); }
 };
 
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code);  // void(const QkArgs*)

@@ -44,9 +44,12 @@ int32_t sum_of(__m128i v) {
     return _mm_cvtsi128_si32(_mm_add_epi32(v, _mm_shuffle_epi32(v, _MM_SHUFFLE(2, 3, 0, 1))));
 }
 
-// A dword of the query for all four keys.
-void store_dword(int8_t* to, int32_t dword) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_set1_epi32(dword));
+// All but the lowest digit of each.
+__m128i upper_digits(__m128i words) { return _mm_srai_epi32(_mm_add_epi32(words, _mm_set1_epi32(128)), 8); }
+
+// For all four keys.
+void store_dword(void* to, int32_t dword) {
+    _mm_storeu_si128(static_cast<__m128i*>(to), _mm_set1_epi32(dword));
 }
 
 class Fours {
@@ -57,9 +60,10 @@ public:
             ordered_[i] = form.order[size_t(i)] < 0 ? 0 : query[form.order[size_t(i)]];
         poison_ = poison_of(ordered_, count_);
         top_ = largest_of(ordered_, count_ / 4, 4, jit::kLeastTop);
-        if (form.digits == 2) {
-            to.factors[0] = top_ / jit::kLargestDigits + poison_;
-            inverse_ = jit::kLargestDigits / top_;
+        if (form.digits > 1) {
+            const float largest = float(jit::largest_digits(form.digits));
+            to.factors[0] = top_ / largest + poison_;
+            inverse_ = largest / top_;
         }
         for (int chunk = 0; chunk < form.chunks; ++chunk)
             for (int first = 0; first < 4; first += form.run)
@@ -74,19 +78,27 @@ private:
 
     // A run of one quarter of the lanes: what a lane of the kernel sums up.
     void round(int chunk, int first, int quarter) {
-        const int run = chunk * form_.runs() + first / form_.run, lane = run * form_.lanes + 4 * quarter;
-        if (form_.digits == 1) choose_factor(chunk, first, quarter, to_.factors + lane);
-        __m128i sum = _mm_setzero_si128();
+        const int run = chunk * form_.runs() + first / form_.run;
+        if (form_.digits == 1)
+            choose_factor(chunk, first, quarter, to_.factors + run * form_.lanes + 4 * quarter);
+        __m128i sum = _mm_setzero_si128(), high = _mm_setzero_si128();
         for (int j = first; j < first + form_.run; ++j)
             for (int part = 0; part < form_.parts; ++part) {
                 const __m128 x = _mm_loadu_ps(ordered_ + at(chunk, part, quarter, j));
                 const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(x, _mm_set1_ps(inverse_)));
-                sum = _mm_add_epi32(sum, rounded);
+                const __m128i top = form_.digits == 3 ? upper_digits(upper_digits(rounded)) : high;
+                high = form_.digits == 3 ? _mm_add_epi32(high, top) : high;
+                sum = _mm_add_epi32(sum, _mm_sub_epi32(rounded, _mm_slli_epi32(top, 16)));
                 const int vector = ((chunk * 4 + j) * form_.parts + part) * form_.digits;
                 store(to_.bytes + (vector * form_.lanes + 4 * quarter) * 4, rounded);
             }
-        const int32_t start = int32_t(uint32_t(-form_.zero) * uint32_t(sum_of(sum)));
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to_.starts + lane), _mm_set1_epi32(start));
+        int32_t* const starts = to_.starts + run * form_.chains() * form_.lanes + 4 * quarter;
+        if (form_.digits == 3) store_start(starts, high);
+        store_start(starts + (form_.chains() - 1) * form_.lanes, sum);
+    }
+
+    void store_start(int32_t* to, __m128i sum) const {
+        store_dword(to, int32_t(uint32_t(-form_.zero) * uint32_t(sum_of(sum))));
     }
 
     void choose_factor(int chunk, int first, int quarter, float* factors) {
@@ -98,10 +110,13 @@ private:
     }
 
     void store(int8_t* to, __m128i words) const {
-        if (form_.digits == 1) return store_dword(to, low_bytes(words));
-        const __m128i high = _mm_srai_epi32(_mm_add_epi32(words, _mm_set1_epi32(128)), 8);
-        store_dword(to, low_bytes(high));
-        store_dword(to + form_.lanes * 4, low_bytes(_mm_sub_epi32(words, _mm_slli_epi32(high, 8))));
+        for (int digit = form_.digits - 1; digit > 0; --digit) {
+            const __m128i upper = upper_digits(words);
+            store_dword(to + digit * form_.lanes * 4,
+                        low_bytes(_mm_sub_epi32(words, _mm_slli_epi32(upper, 8))));
+            words = upper;
+        }
+        store_dword(to, low_bytes(words));
     }
 
     const jit::FoursForm& form_;

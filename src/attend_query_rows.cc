@@ -20,12 +20,14 @@ Sizes byte_sizes(const AttentionPlan& plan) {
 }
 
 Sizes four_sizes(const jit::FoursForm& form) {
-    const size_t lanes = size_t(form.lanes), sums = size_t(form.sums()) * lanes;
-    return {size_t(form.vectors()) * lanes * 4, sums, form.digits == 1 ? sums : 1};
+    const size_t lanes = size_t(form.lanes);
+    return {size_t(form.vectors()) * lanes * 4, size_t(form.starts()) * lanes,
+            form.digits == 1 ? size_t(form.sums()) * lanes : 1};
 }
 
 const jit::FoursForm* fours_of(const AttentionPlan& plan, jit::Products products) {
     if (products == jit::Products::two_bytes) return &plan.fours[1];
+    if (products == jit::Products::three_bytes) return &plan.fours[2];
     return products == jit::Products::bytes && plan.fours[0].digits ? &plan.fours[0] : nullptr;
 }
 

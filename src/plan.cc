@@ -26,10 +26,12 @@ void choose_tiles(AttentionPlan* plan) {
 
 // How the query is to be prepared for these keys.
 void set_query_form(AttentionPlan* plan, const jit::RowKey& keys) {
-    if (jit::takes_fours(keys))
-        plan->fours[keys.bytes() ? 0 : 1] = jit::FoursForm(keys);
-    else if (keys.bytes())
+    if (jit::takes_fours(keys)) {
+        const jit::FoursForm form(keys);
+        plan->fours[form.digits - 1] = form;
+    } else if (keys.bytes()) {
         plan->byte_order = jit::byte_order(keys.format, keys.dim, keys.target->lanes());
+    }
 }
 
 Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::RowKey& values,

@@ -89,16 +89,21 @@ double byte_cycles_of_keys(const jit::RowKey& key) {
 }
 
 // A vector of codes, whose chunks are transposed four at a time: for each row a dot product for every vector
-// and digit, and for every four keys and run a conversion, a scaling FMA and what joins digits, or a factor.
+// and digit, and for every four keys and run a conversion, a scaling FMA and what joins digits, or a factor:
+// one multiplication more for one digit and for three, and two other operations for two and for three.
 double cycles_of_fours(jit::RowKey key, jit::Products products) {
     key.products = products;
     const jit::FoursForm form(key);
-    const double codes = 3 + 3 * (form.parts - 1), runs = form.runs() / 4., second = form.digits - 1;
-    return form.chunks * cycles(*key.target, key.rows * (form.parts * form.digits + runs * (2 - second)),
-                                codes + runs * (2 + key.rows * (1 + 2 * second)));
+    const double codes = 3 + 3 * (form.parts - 1), runs = form.runs() / 4.;
+    const double multiplications = form.digits == 2 ? 1 : 2, others = form.digits == 1 ? 1 : 3;
+    return form.chunks * cycles(*key.target, key.rows * (form.parts * form.digits + runs * multiplications),
+                                codes + runs * (2 + key.rows * others));
 }
 double byte_cycles_of_fours(const jit::RowKey& key) { return cycles_of_fours(key, jit::Products::bytes); }
 double word_cycles_of_fours(const jit::RowKey& key) { return cycles_of_fours(key, jit::Products::two_bytes); }
+double number_cycles_of_fours(const jit::RowKey& key) {
+    return cycles_of_fours(key, jit::Products::three_bytes);
+}
 
 // A vector of two keys: interleaving, and one dot product a row; and for each pair of keys the weights, as
 // many pairs at a time as fit a vector.
@@ -128,9 +133,10 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
         if (!possible || count(key) >= kWorthIt * least) return;
         best = products, least = count(key);
     };
+    const bool fours = jit::has_fours(key.format, *key.target);
+    consider(jit::Products::three_bytes, fours, number_cycles_of_fours);
     consider(jit::Products::words, precision != QUIRE_PRECISION_HIGHEST && jit::has_words(key.format),
              word_cycles_of_keys);
-    const bool fours = jit::has_fours(key.format, *key.target);
     consider(jit::Products::two_bytes, precision != QUIRE_PRECISION_HIGHEST && fours, word_cycles_of_fours);
     consider(jit::Products::bytes,
              precision == QUIRE_PRECISION_MEDIUM && jit::has_bytes(key.format, *key.target),

@@ -41,7 +41,8 @@ struct Setup {
 
 bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
     if (products == jit::Products::bytes) return jit::has_bytes(shape.format, target);
-    if (products == jit::Products::two_bytes) return jit::has_fours(shape.format, target);
+    if (products == jit::Products::two_bytes || products == jit::Products::three_bytes)
+        return jit::has_fours(shape.format, target);
     return products == jit::Products::floats || can_be_words(shape.format);
 }
 
@@ -57,7 +58,8 @@ public:
           flush_(flush),
           key_{setup.target, setup.keys.format, setup.keys.dim, setup.rows, key_products(setup)},
           value_{setup.target, setup.values.format, setup.values.dim, setup.rows,
-                 words_if(setup.products != jit::Products::floats && can_be_words(setup.values.format))},
+                 words_if(setup.products != jit::Products::floats &&
+                          setup.products != jit::Products::three_bytes && can_be_words(setup.values.format))},
           random_(setup.rows, uint64_t(setup.keys.dim)),
           keys_(key_, kBlock + kSecond, &random_, flush),
           values_(value_, kBlock + kSecond, &random_, flush, Side::value) {
@@ -272,10 +274,12 @@ TEST(KernelsDecode, EveryShapeOfWords) { check_shapes(jit_targets(), 1, jit::Pro
 TEST(KernelsDecode, EveryShapeOfBytes) { check_shapes(jit_targets(), 1, jit::Products::bytes); }
 TEST(KernelsDecode, QuickShapesOfWords) { check_shapes({&best_target()}, 3, jit::Products::words); }
 TEST(KernelsDecode, EveryShapeOfTwoBytes) { check_shapes(jit_targets(), 1, jit::Products::two_bytes); }
-TEST(KernelsDecode, QuickShapesOfTwoBytes) {
+TEST(KernelsDecode, EveryShapeOfThreeBytes) { check_shapes(jit_targets(), 1, jit::Products::three_bytes); }
+TEST(KernelsDecode, QuickShapesOfDigits) {
     if (!jit::has_fours(quantised(QUIRE_INT8, 32, QUIRE_F16), best_target()))
         GTEST_SKIP() << best_target().name << " takes no keys in fours";
     check_shapes({&best_target()}, 3, jit::Products::two_bytes);
+    check_shapes({&best_target()}, 3, jit::Products::three_bytes);
 }
 TEST(KernelsDecode, QuickShapesOfBytes) { check_shapes({&best_target()}, 3, jit::Products::bytes); }
 
@@ -298,8 +302,9 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {quantised(QUIRE_INT4_B16, 24, QUIRE_F16), 72},
                                           {quantised(QUIRE_INT4_B16, 32, QUIRE_F16), 128},
                                           {plain_format(QUIRE_IQ4_NL), 96}})
-                for (const jit::Products products : {jit::Products::floats, jit::Products::words,
-                                                     jit::Products::bytes, jit::Products::two_bytes})
+                for (const jit::Products products :
+                     {jit::Products::floats, jit::Products::words, jit::Products::bytes,
+                      jit::Products::two_bytes, jit::Products::three_bytes})
                     if (can_be(shape, *target, products))
                         check_setup({target, shape, shape, rows, {}, products});
 }
@@ -317,7 +322,8 @@ TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
                                           jit::Products::words};
                     for (int rows = 1; dim % group == 0 && rows <= jit::most_decode_rows(*target); ++rows)
                         for (const jit::Products products :
-                             {jit::Products::words, jit::Products::bytes, jit::Products::two_bytes}) {
+                             {jit::Products::words, jit::Products::bytes, jit::Products::two_bytes,
+                              jit::Products::three_bytes}) {
                             jit::RowKey keys = key, values = key;
                             keys.rows = values.rows = rows;
                             if (can_be({key.format, dim}, *target, products)) keys.products = products;

@@ -67,10 +67,11 @@ RoundedQuery to_bytes(const jit::RowKey& key, int rows, float* query, Flush flus
 // of the lanes. Every dword stands four times, for four keys.
 RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flush) {
     const jit::FoursForm form(key);
-    const size_t lanes = size_t(form.lanes), sums = size_t(form.sums()) * lanes;
-    const int largest = form.digits == 1 ? 127 : jit::kLargestDigits;
+    const size_t lanes = size_t(form.lanes), sums = size_t(form.sums()) * lanes,
+                 chains = size_t(form.chains());
+    const int largest = jit::largest_digits(form.digits);
     std::vector<int8_t> bytes(size_t(rows * form.vectors()) * lanes * 4);
-    std::vector<int32_t> starts(size_t(rows) * sums, 0);
+    std::vector<int32_t> starts(size_t(rows) * sums * chains, 0);
     std::vector<float> factors(form.digits == 1 ? starts.size() : size_t(rows));
     for (int r = 0; r < rows; ++r) {
         float* row = query + r * key.padded();
@@ -80,6 +81,9 @@ RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flus
             return size_t(r) * sums + run * lanes + four / 4 * 4;
         };
         const auto factor_of = [&](size_t i) { return form.digits == 1 ? lane_of(i) : size_t(r); };
+        const auto start_of = [&](size_t i, size_t chain) {  // of its lane
+            return (lane_of(i) / lanes * chains + chain) * lanes + lane_of(i) % lanes;
+        };
         std::vector<float> tops(starts.size(), 1e-3f);
         for (size_t i = 0; i < form.order.size(); ++i)
             if (form.order[i] >= 0)
@@ -92,12 +96,18 @@ RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flus
                                       size_t(form.digits);
             const float factor = tops[factor_of(i)] / float(largest);
             const int word = form.order[i] < 0 ? 0 : int(std::lrint(row[form.order[i]] / factor));
-            const int low = form.digits == 1 ? word : (word % 256 + 384) % 256 - 128;
             for (size_t copy = 0; copy < 4; ++copy) {
                 const size_t at = (vector * lanes + four / 4 * 4 + copy) * 4 + i % 4;
-                bytes[at + size_t(form.digits - 1) * lanes * 4] = int8_t(low);
-                if (form.digits == 2) bytes[at] = int8_t((word - low) / 256);
-                starts[lane_of(i) + copy] -= form.zero * word;
+                int digits = word;
+                for (int digit = form.digits - 1; digit > 0; --digit) {
+                    const int low = (digits % 256 + 384) % 256 - 128;
+                    bytes[at + size_t(digit) * lanes * 4] = int8_t(low);
+                    digits = (digits - low) / 256;
+                }
+                bytes[at] = int8_t(digits);
+                const int high = chains == 2 ? digits : 0;  // has a chain of its own
+                if (high != 0) starts[start_of(i, 0) + copy] -= form.zero * high;
+                starts[start_of(i, chains - 1) + copy] -= form.zero * (word - 65536 * high);
                 factors[factor_of(i) + (form.digits == 1 ? copy : 0)] = factor;
             }
             if (form.order[i] >= 0) row[form.order[i]] = float(word) * factor;
