@@ -5,6 +5,11 @@
 
 namespace quire {
 
+// The line at `at` is going to be written.
+inline void prefetch_to_write(const void* at) {
+    asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(at)));
+}
+
 class Ahead {
 public:
     enum class Use { read, write };
@@ -36,7 +41,7 @@ private:
         for (const char* p = row.at; p < end + kLine - 1; p += kLine) {
             const char* const in = p < end ? p : end - 1;
             if (row.use == Use::write)
-                asm volatile("prefetchw %0" : : "m"(*in));
+                prefetch_to_write(in);
             else
                 __builtin_prefetch(in, 0, 2);  // into the second level
         }

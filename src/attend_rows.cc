@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/attend_ahead.h"
 #include "src/attend_query_rows.h"
 
 namespace quire {
@@ -162,6 +163,17 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     }
 }
 
+// The lines that write_result fills: a call's states do not stay in the caches.
+void prefetch_states(const AttentionPlan& plan, const Item& item, const States& states) {
+    constexpr int kFloats = 16;  // of a line
+    for (int64_t r = 0; r < item.row_end - item.row_begin; ++r) {
+        const float* output =
+            states.output.data() + size_t(item.state + r * item.parts) * size_t(plan.value_stride);
+        for (int i = 0; i < plan.value_stride; i += kFloats) prefetch_to_write(output + i);
+        prefetch_to_write(output + plan.value_stride - 1);
+    }
+}
+
 void write_result(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s,
                   States& states) {
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
@@ -208,6 +220,7 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     bool more = set(block, item, item.key_begin);
     for (int64_t begin = item.key_begin; more; begin += kBlock) {
         more = set(next, item, begin + kBlock);
+        if (!more && item.parts > 1) prefetch_states(plan, item, states);
         const bool prefetches = more || (following && set(next, *following, following->key_begin));
         attend_block(plan, problem, item, *block, prefetches ? *next : *block, s);
         std::swap(block, next);
