@@ -4,17 +4,10 @@
 
 #include "jit/byte_loader.h"
 #include "src/attend.h"
-#include "src/half.h"
+#include "src/attend_query_largest.h"
 
 namespace quire {
 namespace {
-
-constexpr float kLargestByte = 127;
-// A lane's numbers are rounded relative to its largest, or to this share of the row's, so that factors of
-// lanes are no further apart.
-constexpr float kLeastShare = 1 / 1024.f;
-
-__m128 load_four(const UnalignedFloat* x) { return _mm_loadu_ps(reinterpret_cast<const float*>(x)); }
 
 // Four lists of four numbers to the maxima (sums) of each.
 __m128 largest_of_each(__m128* v) {
@@ -34,7 +27,7 @@ void find_tops(const float* ordered, int lists, int lanes, float least, float* t
             top[i] = _mm_set1_ps(least);
             for (int list = 0; list < lists; ++list) {
                 const __m128 x = _mm_loadu_ps(ordered + (list * lanes + lane + i) * 4);
-                top[i] = _mm_max_ps(top[i], _mm_andnot_ps(_mm_set1_ps(-0.f), x));
+                top[i] = _mm_max_ps(top[i], magnitude(x));
             }
         }
         _mm_storeu_ps(tops + lane, largest_of_each(top));
@@ -65,23 +58,6 @@ void round_lanes(const float* ordered, const float* inverses, int8_t* bytes, __m
     _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes), _mm_packs_epi16(low, high));
 }
 
-// The largest magnitude of `count` numbers, a multiple of 4, at least kLeastTop; poison: 0, or NaN where NaN
-// or Inf is among them.
-float largest_of(const UnalignedFloat* row, int count, float* poison) {
-    const __m128 sign = _mm_set1_ps(-0.f);
-    __m128 tops = _mm_set1_ps(jit::kLeastTop), poisons = _mm_setzero_ps();
-    for (int d = 0; d < count; d += 4) {
-        const __m128 x = load_four(row + d);
-        tops = _mm_max_ps(tops, _mm_andnot_ps(sign, x));
-        poisons = _mm_add_ps(poisons, _mm_mul_ps(x, _mm_setzero_ps()));
-    }
-    float top[4], p[4];
-    _mm_storeu_ps(top, tops);
-    _mm_storeu_ps(p, poisons);
-    *poison = (p[0] + p[1]) + (p[2] + p[3]);
-    return std::max(std::max(top[0], top[1]), std::max(top[2], top[3]));
-}
-
 // `count` floats, a multiple of 4, as words of 15 bits and a sign; returns what they are to be multiplied by.
 // NaN or Inf among them makes that NaN.
 float round_to_words(const float* row, int count, int16_t* words) {
@@ -89,7 +65,7 @@ float round_to_words(const float* row, int count, int16_t* words) {
     const float largest = largest_of(row, count, &poison);
     const __m128 factor = _mm_set1_ps(jit::kLargestWord / largest);
     for (int d = 0; d < count; d += 4) {
-        const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(load_four(row + d), factor));
+        const __m128i rounded = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(row + d), factor));
         const __m128i packed = _mm_packs_epi32(rounded, rounded);
         _mm_storel_epi64(reinterpret_cast<__m128i*>(words + d), packed);
     }

@@ -1,37 +1,17 @@
 // The query as jit/qk_fours.h takes it.
-#include <emmintrin.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "jit/qk_fours.h"
 #include "src/attend.h"
+#include "src/attend_query_largest.h"
 
 namespace quire {
 namespace {
 
-constexpr float kLargestByte = 127;
-// A run's numbers are rounded relative to its largest, or to this share of the row's: what is smaller adds
-// next to nothing to a score.
-constexpr float kLeastShare = 1 / 1024.f;
-
-__m128 magnitude(__m128 x) { return _mm_andnot_ps(_mm_set1_ps(-0.f), x); }
-
-// Of `count` fours of numbers, `stride` apart.
-float largest_of(const float* x, int count, int stride, float least) {
+// Of `count` fours of numbers that follow each other.
+float largest_of_run(const float* x, int count, float least) {
     __m128 top = _mm_set1_ps(least);
-    for (int i = 0; i < count; ++i) top = _mm_max_ps(top, magnitude(_mm_loadu_ps(x + i * stride)));
+    for (int i = 0; i < count; ++i) top = _mm_max_ps(top, magnitude(_mm_loadu_ps(x + 4 * i)));
     top = _mm_max_ps(top, _mm_movehl_ps(top, top));
     return _mm_cvtss_f32(_mm_max_ss(top, _mm_shuffle_ps(top, top, 1)));
-}
-
-// 0, or NaN where NaN or Inf is among them.
-float poison_of(const float* x, int count) {
-    __m128 sum = _mm_setzero_ps();
-    for (int i = 0; i < count; i += 4)
-        sum = _mm_add_ps(sum, _mm_mul_ps(_mm_loadu_ps(x + i), _mm_setzero_ps()));
-    sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
-    return _mm_cvtss_f32(_mm_add_ss(sum, _mm_shuffle_ps(sum, sum, 1)));
 }
 
 int32_t low_bytes(__m128i words) {  // of four int32 that fit a byte
@@ -58,8 +38,7 @@ public:
         : form_(form), to_(to), count_(int(form.order.size())) {
         for (int i = 0; i < count_; ++i)
             ordered_[i] = form.order[size_t(i)] < 0 ? 0 : query[form.order[size_t(i)]];
-        poison_ = poison_of(ordered_, count_);
-        top_ = largest_of(ordered_, count_ / 4, 4, jit::kLeastTop);
+        top_ = largest_of(ordered_, count_, &poison_);
         if (form.digits > 1) {
             const float largest = float(jit::largest_digits(form.digits));
             to.factors[0] = top_ / largest + poison_;
@@ -104,7 +83,7 @@ private:
     void choose_factor(int chunk, int first, int quarter, float* factors) {
         float top = std::max(jit::kLeastTop, top_ * kLeastShare);
         for (int part = 0; part < form_.parts; ++part)
-            top = largest_of(ordered_ + at(chunk, part, quarter, first), form_.run, 4, top);
+            top = largest_of_run(ordered_ + at(chunk, part, quarter, first), form_.run, top);
         inverse_ = kLargestByte / top;
         _mm_storeu_ps(factors, _mm_set1_ps(top / kLargestByte + poison_));
     }
