@@ -8,20 +8,38 @@
 namespace quire::jit {
 namespace {
 
-// for row in 0..rows:
+// for row in 0..rows:                                                        emit_maxima
 //   top = max[row]
 //   for key in 0..count step L:                                              emit_scores
 //     s = soft cap, ALiBi, bias of scores[row][key ..]; -Inf outside bounds[row]
 //     scores[row][key ..] = s; top = max(top, s)
 //     (a plain row that sees the whole block: only top)                      emit_plain_scores
 //   rescale[row] = exp2(max[row] - top); max[row] = top                      emit_maximum
+// for row in 0..rows:
 //   for key in 0..count step L:                                              emit_exponentials
-//     p = exp2(s - top); scores[row][key ..] = p; total += p
+//     p = exp2(s - max[row]); scores[row][key ..] = p; total += p
 //   sum[row] = sum[row] * rescale[row] + total                               emit_sum
+//
+// Two loops, because a maximum across lanes is a long chain, on which all exponentials of its row wait: those
+// of all rows go on side by side.
 class Softmax : public SoftmaxEmitter {
 public:
     Softmax(const Target& target, const ScoreKey& key) : SoftmaxEmitter(target, key) {
         begin();
+        mov(count_, ptr[args() + offsetof(SoftmaxArgs, count)]);
+        for_each_row([&] { emit_maxima(); });
+        for_each_row([&] {
+            vbroadcastss(top_, ptr[max_]);
+            emit_finite(top_, top_);
+            emit_exponentials();
+            emit_sum();
+        });
+        end();
+    }
+
+private:
+    template <typename Body>
+    void for_each_row(const Body& body) {
         mov(scores_, ptr[args() + offsetof(SoftmaxArgs, scores)]);
         if (key_.bias) mov(bias_, ptr[args() + offsetof(SoftmaxArgs, bias)]);
         mov(bounds_, ptr[args() + offsetof(SoftmaxArgs, bounds)]);
@@ -29,38 +47,35 @@ public:
         mov(sum_, ptr[args() + offsetof(SoftmaxArgs, sum)]);
         mov(rescale_, ptr[args() + offsetof(SoftmaxArgs, rescale)]);
         mov(rows_, ptr[args() + offsetof(SoftmaxArgs, rows)]);
-        mov(count_, ptr[args() + offsetof(SoftmaxArgs, count)]);
         Label each_row;
         L(each_row);
-        {
-            vbroadcastss(top_, ptr[max_]);
-            Label masked, scored;
-            if (!key_.bias && !key_.alibi && !key_.soft_cap) {
-                cmp(dword[bounds_ + offsetof(RowBounds, begin)], 0);
-                jne(masked);
-                cmp(dword[bounds_ + offsetof(RowBounds, end)], Xbyak::Reg32(count_.getIdx()));
-                jne(masked);
-                emit_plain_scores();
-                jmp(scored, T_NEAR);
-            }
-            L(masked);
-            emit_scores();
-            L(scored);
-            fold(Fold::max, top_);
-            emit_maximum();
-            emit_exponentials();
-            emit_sum();
-        }
+        body();
         add(scores_, kBlock * 4);
         if (key_.bias) add(bias_, kBlock * 4);
         add(bounds_, int(sizeof(RowBounds)));
         for (const Gpr& r : {max_, sum_, rescale_}) add(r, 4);
         dec(rows_);
         jnz(each_row, T_NEAR);
-        end();
     }
 
-private:
+    void emit_maxima() {
+        vbroadcastss(top_, ptr[max_]);
+        Label masked, scored;
+        if (!key_.bias && !key_.alibi && !key_.soft_cap) {
+            cmp(dword[bounds_ + offsetof(RowBounds, begin)], 0);
+            jne(masked);
+            cmp(dword[bounds_ + offsetof(RowBounds, end)], Xbyak::Reg32(count_.getIdx()));
+            jne(masked);
+            emit_plain_scores();
+            jmp(scored, T_NEAR);
+        }
+        L(masked);
+        emit_scores();
+        L(scored);
+        fold(Fold::max, top_);
+        emit_maximum();
+    }
+
     template <typename Body>
     void for_each_vector(const Body& body) {
         Label each;
