@@ -29,6 +29,8 @@ constexpr int kMostWidth = 8, kMostNumbers = kBlock * kMostWidth;
 // Numbers become words of 15 bits and a sign, relative to the largest of a list, which counts for at least
 // kLeastTop: what is below weighs nothing, and its inverse is finite.
 constexpr float kLargestWord = 32767;
+// Three digits: w = 65536 high + 256 middle + low, the lower two -128 .. 127, and room for rounding.
+constexpr float kLargestOfThree = 127 * 65536;
 constexpr float kLeastTop = 1e-30f;
 
 struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32
@@ -152,13 +154,16 @@ struct TileQkArgs {
     // in order, where a last one without another lies beside a 0; or of bytes int8_t [D / 4][W * L][4]
     // (jit/byte_loader.h: byte_tile_order), and behind them for each part [W * L] float -kByteTileZero * the
     // sum of its factors, and for each of its spans [W * L] int32_t kByteTileZero's bits -zero * the sum of
-    // the span's bytes, and float factors
+    // the span's bytes, and float factors; or of three bytes (ByteTileForm), for each part int8_t [3][part /
+    // 4][W * L][4], the highest digit first, and behind all parts for each of them int32_t [sums][W * L],
+    // -zero
+    // * the sum of the part's elements, or of their first digits and of the two others, 256 middle + low
     const void* query;
     const void* keys;      // as packed
     float* scores;         // [N][W * L], written
     int64_t count;         // keys, a multiple of kTileStep
     const float* scales;   // [N][scale stride], of words and bytes
-    const float* factors;  // [W * L] of the query's words
+    const float* factors;  // [W * L] of the query's words, or three bytes
 };
 
 // Rows of numbers <-> columns, query rows in the lanes; one vector of rows.
@@ -181,7 +186,7 @@ struct TileQueryArgs {     // columns -> what the products of keys take that are
     const float* columns;  // [D][L]
     void* query;           // as TileQkArgs::query, of L rows
     int64_t stride;        // bytes
-    float* factors;        // [L] of words, written
+    float* factors;        // [L] of words and three bytes, written
 };
 
 struct TileBiasArgs {         // rows of an additive mask -> TileSoftmaxArgs::bias

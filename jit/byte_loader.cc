@@ -115,7 +115,13 @@ std::vector<int> byte_order(const quire_format& format, int dim, int lanes) {
     return order;
 }
 
-int byte_tile_part(const quire_format& format) { return std::gcd(scale_group(format), kWidestPart); }
+// Of nibbles, 32 elements of three digits fit one sum: 32 * 8 * kLargestOfThree < 2^31.
+ByteTileForm::ByteTileForm(const quire_format& format, int digits) : digits(digits) {
+    const bool whole = digits == 3 && is_of_nibbles(format);
+    part = std::gcd(scale_group(format), whole ? 32 : kWidestPart);
+    sums = digits == 1 || whole ? 1 : 2;
+    numbers = digits == 1 ? 1 + 2 * part / kByteTileSpan : sums;
+}
 
 std::vector<int> byte_tile_order(const quire_format& format, int dim) {
     const int lanes = 8, parts = byte_parts(format), chunk = parts * 4 * lanes;  // any number of lanes

@@ -27,14 +27,17 @@ int byte_zero(const quire_format& format);
 
 // ---- tiles, where query rows lie in the lanes ----
 
-// Elements of which a row has one factor (as byte_span), and spans add up to parts of a group: of so many
-// elements, a power of two.
+// Elements of which a row of bytes has one factor (as byte_span).
 constexpr int kByteTileSpan = 8;
-int byte_tile_part(const quire_format& format);
-// Numbers of a part beside the bytes (args.h: TileQkArgs).
-inline int byte_tile_numbers(const quire_format& format) {
-    return 1 + 2 * byte_tile_part(format) / kByteTileSpan;
-}
+
+// How tiles take the bytes of a format, with query elements of one digit or of three.
+struct ByteTileForm {
+    ByteTileForm(const quire_format& format, int digits);
+    int digits;
+    int part;     // of a group, what is added up before it is scaled: elements, a power of two
+    int sums;     // in int32: three digits are one sum, or the first two and the last
+    int numbers;  // of a part beside the bytes (args.h: TileQkArgs)
+};
 // The query's elements: the fours that are a lane of a chunk's vectors follow each other.
 std::vector<int> byte_tile_order(const quire_format& format, int dim);
 

@@ -10,8 +10,8 @@
 
 namespace quire::jit {
 
-// What a kernel's products are of. Floats, and query numbers as three bytes each: precision `highest`; words,
-// and query words as two bytes each, `high`; bytes, and tiles of bfloat16 numbers, `medium`.
+// What a kernel's products are of. Floats, and query numbers of three bytes each: precision `highest`; words, and
+// query words of two bytes each, `high`; bytes, and tiles of bfloat16 numbers, `medium`.
 enum class Products { floats, words, bytes, bfloats, two_bytes, three_bytes };
 
 inline const char* products_name(Products products) {
@@ -38,6 +38,7 @@ struct RowKey {
     bool words() const { return products == Products::words; }
     bool bytes() const { return products == Products::bytes; }
     bool bfloats() const { return products == Products::bfloats; }
+    bool three_bytes() const { return products == Products::three_bytes; }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
     int groups() const { return scale_group(format) ? dim / scale_group(format) : 0; }
@@ -64,7 +65,8 @@ struct RowKey {
     int tile_lanes() const {
         switch (products) {
             case Products::words: return query_words() / 2;
-            case Products::bytes: return byte_lanes();
+            case Products::bytes:
+            case Products::three_bytes: return byte_lanes();
             case Products::bfloats: return bfloat_lanes();
             default: return padded();
         }

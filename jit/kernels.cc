@@ -111,7 +111,7 @@ namespace {
 
 Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>* kernel) {
     keys.rows = vecs;
-    if (keys.words() || keys.bytes()) {
+    if (keys.words() || keys.bytes() || keys.three_bytes()) {
         const auto generate = keys.words() ? generate_tile_qk_words : generate_tile_qk_bytes;
         return make(
             cache, keys.name("tile_qk"), [&](auto* code) { return generate(keys, code); }, kernel);
@@ -155,7 +155,8 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
     kernels->key_products = keys.products;
     kernels->value_products = values.products;
-    QUIRE_TRY(make_scales(cache, plain(keys), &kernels->key_scales));
+    // Sums of codes are scaled, not numbers.
+    QUIRE_TRY(make_scales(cache, keys.bfloats() ? plain(keys) : keys, &kernels->key_scales));
     QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));
     QUIRE_TRY(make(
         cache, keys.name("pack_keys"), [&](auto* code) { return generate_pack_keys(keys, code); },

@@ -84,7 +84,7 @@ public:
         Label each_key;
         L(each_key);
         mov(row_, ptr[rows]);
-        key.bytes() ? emit_bytes() : emit_words();
+        key.words() ? emit_words() : emit_bytes();
         add(rows, 8);
         add(tile_, key.tile_lanes() * 4);
         dec(count);
@@ -100,10 +100,13 @@ private:
         });
     }
 
+    // In the order of the query's elements (byte_tile_order).
     void emit_bytes() {
         const auto loader = ByteLoader::make(*this, key_.format, key_.dim);
-        emit_chunks(loader->chunks(), loader->parts(),
-                    [&](const std::vector<Vec>& v, int chunk) { loader->load(v.data(), chunk, row_); });
+        emit_chunks(loader->chunks(), loader->parts(), [&](const std::vector<Vec>& v, int chunk) {
+            loader->load(v.data(), chunk, row_);
+            if (v.size() == 2) interleave(v[0], v[1]);
+        });
     }
 
     template <typename Load>
@@ -157,7 +160,7 @@ public:
 }  // namespace
 
 Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code) {
-    if (key.words() || key.bytes()) return PackKeyCodes(key).finish(code);
+    if (key.words() || key.bytes() || key.three_bytes()) return PackKeyCodes(key).finish(code);
     return Pack(key, false).finish(code);
 }
 Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code) {

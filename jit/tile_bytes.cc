@@ -1,6 +1,6 @@
 #include "jit/tile_bytes.h"
 
-#include <numeric>
+#include <algorithm>
 
 #include "jit/byte_loader.h"
 #include "jit/tile_codes.h"
@@ -11,61 +11,27 @@ namespace {
 // for key in 0..count step n:
 //   scores[key + n][w] = 0
 //   for each part of the row's groups:
-//     part[n][w] = zero[part][w]
-//     for each span of it:
-//       acc[n][w] = start[span][w] + dot products of its bytes                       emit_span
-//       part[n][w] += acc[n][w], read as a number, * factor[span][w]                 emit_factors
-//     scores[key + n][w] += part[n][w] * scale[key + n][group]                      emit_scaled
+//     scores[key + n][w] += what its bytes are, times scale[key + n][group]         emit_part
 //
-// Starts make the codes signed, and sums the bits of numbers (args.h: kByteTileZero), which zeros take out
-// again: so a sum costs an FMA, and no conversion.
+// The bytes of a part are a run for each digit in the query, and one in the keys.
 class TileQkBytes : public TileQkCodes {
-public:
-    explicit TileQkBytes(const RowKey& key) : TileQkCodes(key, 0, 2), parts_(vecs("part", n_ * vecs_)) {
-        generate();
+protected:
+    TileQkBytes(const RowKey& key, int digits) : TileQkCodes(key, 0, 2), form_(key.format, digits) {}
+
+    virtual void emit_part(int first) = 0;
+
+    void emit_numbers_at() { lea(numbers_, ptr[query_ + form_.digits * key_.dim / 4 * panel_bytes()]); }
+
+    // Four elements added to sums[n][w]: in the query at `row`, in the first of the keys at `element`.
+    void emit_four(const std::vector<Vec>& sums, const RegExp& row, const RegExp& element) {
+        emit_step(
+            sums, row, [&](int n) { return element + n * key_.tile_lanes() * 4; },
+            [&](const Vec& sum, const Vec& codes, const Xbyak::Operand& query) {
+                dot_bytes(sum, codes, query);
+            });
     }
 
-private:
-    int fours() const { return byte_parts(key_.format); }  // of a lane
-    int group() const { return scale_group(key_.format); }
-    int chunk() const { return fours() * 4 * lanes(); }
-    // A row of one group has no next scale.
-    int turn() const override { return std::lcm(key_.groups() == 1 ? part_ : group(), chunk()); }
-    const Vec& part(int n, int w) const { return parts_[size_t(n * vecs_ + w)]; }
-
-    void emit_begin() override { lea(numbers_, ptr[query_ + key_.dim / 4 * panel_bytes()]); }
-
-    void emit_elements(int count) override {
-        for (int first = 0; first < count; first += part_) {
-            stage("elements from " + std::to_string(first));
-            emit_start(parts_, first, 0);
-            for (int span = 0; span < part_ / kByteTileSpan; ++span) {
-                emit_span(first, span);
-                emit_factors(first, span);
-            }
-            emit_scaled(first / group());
-        }
-    }
-
-    void emit_next() override {
-        add(query_, turn() / 4 * panel_bytes());
-        add(element_, turn());  // a byte each
-        add(numbers_, turn() / part_ * byte_tile_numbers(key_.format) * panel_bytes());
-        if (key_.groups() > 1) add(scale_, turn() / group() * 4);
-    }
-
-    // Four `i` of the query's order, in a packed key.
-    RegExp element_at(int n, int i) const {
-        const int lane = i / fours(), vec = lane / lanes() * fours() + i % fours();
-        return element_ + n * key_.tile_lanes() * 4 + vec * vec_bytes() + lane % lanes() * 4;
-    }
-    // Of the part from element `first` on.
-    Address number_at(int first, int i, int w) const {
-        return ptr[numbers_ + (first / part_ * byte_tile_numbers(key_.format) + i) * panel_bytes() +
-                   w * vec_bytes()];
-    }
-
-    // One load for all keys; moves between registers cost no pipe.
+    // Number i of the part. One load for all keys; moves between registers cost no pipe.
     void emit_start(const std::vector<Vec>& sums, int first, int i) {
         for (int w = 0; w < vecs_; ++w) {
             vmovups(rows_[0], number_at(first, i, w));
@@ -73,22 +39,80 @@ private:
         }
     }
 
+    Address number_at(int first, int i, int w) const {
+        return ptr[numbers_ + (first / form_.part * form_.numbers + i) * panel_bytes() + w * vec_bytes()];
+    }
+
+    const ByteTileForm form_;
+
+private:
+    static constexpr int kLeastTurn = 32;
+
+    int group() const { return scale_group(key_.format); }
+    // A row of one group has no next scale.
+    int turn() const override {
+        if (key_.groups() == 1) return form_.part;
+        return std::max(1, kLeastTurn / group()) * group();
+    }
+
+    void emit_elements(int count) override {
+        for (int first = 0; first < count; first += form_.part) {
+            stage("elements from " + std::to_string(first));
+            emit_part(first);
+        }
+    }
+
+    void emit_next() override {
+        add(query_, form_.digits * turn() / 4 * panel_bytes());
+        add(element_, turn());  // a byte each
+        add(numbers_, turn() / form_.part * form_.numbers * panel_bytes());
+        if (key_.groups() > 1) add(scale_, turn() / group() * 4);
+    }
+
+    const Gpr numbers_ = gpr("numbers");
+};
+
+// part[n][w] = zero[part][w]
+// for each span of it:
+//   acc[n][w] = start[span][w] + dot products of its bytes                         emit_span
+//   part[n][w] += acc[n][w], read as a number, * factor[span][w]                   emit_factors
+//
+// Starts make the codes signed, and sums the bits of numbers (args.h: kByteTileZero), which zeros take out
+// again: so a sum costs an FMA, and no conversion.
+class TileQkOneByte : public TileQkBytes {
+public:
+    explicit TileQkOneByte(const RowKey& key) : TileQkBytes(key, 1), sums_(vecs("part", n_ * vecs_)) {
+        generate();
+    }
+
+private:
+    void emit_begin() override {
+        TileQkBytes::emit_begin();
+        emit_numbers_at();
+    }
+
+    void emit_part(int first) override {
+        emit_start(sums_, first, 0);
+        for (int span = 0; span < form_.part / kByteTileSpan; ++span) {
+            emit_span(first, span);
+            emit_factors(first, span);
+        }
+        emit_scaled(first / scale_group(key_.format));
+    }
+
     void emit_span(int first, int span) {
         emit_start(acc_, first, 1 + 2 * span);
-        const int begin = (first + span * kByteTileSpan) / 4;
-        for (int i = begin; i < begin + kByteTileSpan / 4; ++i)
-            emit_step(
-                query_ + i * panel_bytes(), [&](int n) { return element_at(n, i); },
-                [&](const Vec& sum, const Vec& codes, const Xbyak::Operand& row) {
-                    dot_bytes(sum, codes, row);
-                });
+        for (int i = 0; i < kByteTileSpan; i += 4) {
+            const int element = first + span * kByteTileSpan + i;
+            emit_four(acc_, query_ + element / 4 * panel_bytes(), element_ + element);
+        }
     }
 
     void emit_factors(int first, int span) {
         for (int w = 0; w < vecs_; ++w) {
             const Vec& factor = rows_[0];  // of no more use
             vmovups(factor, number_at(first, 2 + 2 * span, w));
-            for (int n = 0; n < n_; ++n) vfmadd231ps(part(n, w), acc(n, w), factor);
+            for (int n = 0; n < n_; ++n) vfmadd231ps(sums_[size_t(n * vecs_ + w)], acc(n, w), factor);
         }
     }
 
@@ -97,15 +121,127 @@ private:
             Temp scale(*this, "scale");
             load_scale(scale, n, group);
             for (int w = 0; w < vecs_; ++w) {
-                vfmadd213ps(part(n, w), scale, ptr[score_at(n, w)]);
-                vmovups(ptr[score_at(n, w)], part(n, w));
+                const Vec& sum = sums_[size_t(n * vecs_ + w)];
+                vfmadd213ps(sum, scale, ptr[score_at(n, w)]);
+                vmovups(ptr[score_at(n, w)], sum);
             }
         }
     }
 
-    const int part_ = byte_tile_part(key_.format);
-    const std::vector<Vec> parts_;
-    const Gpr numbers_ = gpr("numbers");
+    const std::vector<Vec> sums_;
+};
+
+// score[n][w] = 0
+// for each part, for each of its sums, which are of the digits that share it: all; or the first two, and the
+// last
+//   acc[n][w] = start + dot products of the digits, times 256 for each that follows        emit_digits
+//   score[n][w] += acc[n][w], as a number, * scale[key + n][group], times 256 where a digit follows
+// scores[key + n][w] = score[n][w] * factors[w]                                            emit_end
+//
+// Starts make the codes signed. Those of two sums come first, that of the middle digit in the last sum; that
+// of one sum is added in the end. No sum overflows, with codes c of at most 255 around the zero z: of 128
+// elements,
+//   |sum of (c - z) 256 high| <= 128 * 128 * 256 * 127 < 2^29, |sum of c middle| <= 128 * 255 * 128 < 2^22
+//   |sum of c low - z (256 middle + low)| < 2^22 + 128 * 128 * 128 * 257 < 2^30
+// and of nibbles what ByteTileForm says. What is on the way there may wrap around.
+class TileQkThreeBytes : public TileQkBytes {
+public:
+    explicit TileQkThreeBytes(const RowKey& key) : TileQkBytes(key, 3), sums_(vecs("score", n_ * vecs_)) {
+        generate();
+    }
+
+private:
+    static constexpr int kMostStraight = 32;
+
+    void emit_begin() override {
+        emit_numbers_at();
+        for (const Vec& v : sums_) zero(v);
+    }
+
+    void emit_part(int first) override {
+        const int group = first / scale_group(key_.format);
+        lea(row_, ptr[query_ + first / 4 * 3 * panel_bytes()]);
+        if (form_.sums == 1) {
+            for (const Vec& v : acc_) zero(v);
+            emit_digits(first, 3);
+            emit_number(first);
+            return emit_scores(group, 1);
+        }
+        emit_start(acc_, first, 0);
+        emit_digits(first, 2);
+        emit_scores(group, 256);
+        emit_start(acc_, first, 1);
+        emit_digits(first, 1);
+        emit_scores(group, 1);
+    }
+
+    // The next `count` digits. In loops: straight code of a part is slower by its mere length.
+    void emit_digits(int first, int count) {
+        Label each_digit, first_digit;
+        if (count > 1) {
+            mov(digits_, count);
+            jmp(first_digit, T_NEAR);
+            L(each_digit);
+            for (const Vec& v : acc_) vpslld(v, v, 8);
+            L(first_digit);
+        }
+        emit_digit(first);
+        if (count > 1) {
+            dec(digits_);
+            jnz(each_digit, T_NEAR);
+        }
+    }
+
+    void emit_digit(int first) {
+        const int straight = std::min(form_.part, kMostStraight);
+        lea(four_, ptr[element_ + first]);
+        Label each;
+        if (straight < form_.part) mov(turns_, form_.part / straight);
+        L(each);
+        for (int i = 0; i < straight; i += 4) emit_four(acc_, row_ + i / 4 * panel_bytes(), four_ + i);
+        add(row_, straight / 4 * panel_bytes());
+        if (straight == form_.part) return;
+        add(four_, straight);
+        dec(turns_);
+        jnz(each, T_NEAR);
+    }
+
+    void emit_number(int first) {
+        for (int w = 0; w < vecs_; ++w) {
+            const Vec& start = rows_[size_t(w)];  // of no more use
+            vmovups(start, number_at(first, 0, w));
+            for (int n = 0; n < n_; ++n) vpaddd(acc(n, w), acc(n, w), start);
+        }
+    }
+
+    void emit_scores(int group, float units) {
+        for (int n = 0; n < n_; ++n) {
+            Temp scale(*this, "scale");
+            load_scale(scale, n, group);
+            if (units != 1) vmulps(scale, scale, splat(units));
+            for (int w = 0; w < vecs_; ++w) {
+                vcvtdq2ps(acc(n, w), acc(n, w));
+                vfmadd231ps(sums_[size_t(n * vecs_ + w)], acc(n, w), scale);
+            }
+        }
+    }
+
+    void emit_end() override {
+        stage("factors");
+        mov(row_, ptr[args() + offsetof(TileQkArgs, factors)]);
+        for (int w = 0; w < vecs_; ++w) {
+            const Vec& factor = rows_[size_t(w)];  // of no more use
+            vmovups(factor, ptr[row_ + w * vec_bytes()]);
+            for (int n = 0; n < n_; ++n) {
+                const Vec& score = sums_[size_t(n * vecs_ + w)];
+                vmulps(score, score, factor);
+                vmovups(ptr[score_at(n, w)], score);
+            }
+        }
+    }
+
+    const std::vector<Vec> sums_;
+    const Gpr row_ = gpr("row"), four_ = gpr("four"), digits_ = gpr("digits"), turns_ = gpr("turns");
 };
 
 }  // namespace
@@ -115,8 +251,12 @@ bool has_tile_key_bytes(const RowKey& key) {
            scale_group(key.format) % kByteTileSpan == 0;
 }
 
+bool has_tile_key_three_bytes(const RowKey& key) {
+    return key.target->vector_bits == 512 && has_tile_key_bytes(key);
+}
+
 Status generate_tile_qk_bytes(const RowKey& key, std::vector<uint8_t>* code) {
-    return TileQkBytes(key).finish(code);
+    return key.bytes() ? TileQkOneByte(key).finish(code) : TileQkThreeBytes(key).finish(code);
 }
 
 }  // namespace quire::jit

@@ -1,5 +1,6 @@
-// Scores as 8-bit dot products with query rows in the lanes (precision `medium`, targets with VNNI): query
-// rows are signed bytes, keys unsigned codes (jit/byte_loader.h), the broadcast operand as in all tiles.
+// Scores as 8-bit dot products with query rows in the lanes (targets with VNNI): query rows are signed bytes
+// (precision `medium`) or numbers of three of them (`highest`), keys unsigned codes (jit/byte_loader.h), the
+// broadcast operand as in all tiles.
 #pragma once
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace quire::jit {
 // Formats whose tiles can be bytes on this target. Keys name the format; `rows` is the panel's width in
 // vectors.
 bool has_tile_key_bytes(const RowKey& key);
+bool has_tile_key_three_bytes(const RowKey& key);
 
 Status generate_tile_qk_bytes(const RowKey& key, std::vector<uint8_t>* code);  // void(const TileQkArgs*)
 

@@ -9,11 +9,11 @@
 namespace quire::jit {
 
 // for key in 0..count step n:
-//   scores[key + n][w] = 0
+//   scores[key + n][w] = 0                                                        emit_begin
 //   for each turn of the row's elements: add what they are to the scores          emit_elements
+//   what is left to do with the scores                                            emit_end
 //
-// Groups, and the chunks in which codes lie in a packed key, fit together in turns of a loop. Scores are in
-// memory, sums in registers.
+// Groups, and the chunks in which codes lie in a packed key, fit together in turns of a loop.
 class TileQkCodes : public TileProduct {
 protected:
     // spare, kept: as TileProduct.
@@ -28,7 +28,6 @@ protected:
         mov(count_, ptr[args() + offsetof(TileQkArgs, count)]);
         Label each_tile;
         L(each_tile);
-        emit_zero();
         mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
         mov(element_, keys_);
         mov(scale_, scales_);
@@ -44,16 +43,21 @@ protected:
     }
 
     virtual int turn() const = 0;  // elements
-    virtual void emit_begin() {}
+    // What begins a key's scores. These are in memory, where a subclass does not keep them in registers.
+    virtual void emit_begin() {
+        Temp none(*this, "none");
+        zero(none);
+        for (int n = 0; n < n_; ++n)
+            for (int w = 0; w < vecs_; ++w) vmovups(ptr[score_at(n, w)], *none);
+    }
     // The first `count` from where query_, element_ and scale_ point to.
     virtual void emit_elements(int count) = 0;
     virtual void emit_next() = 0;  // pointers to the next turn
     virtual void emit_end() {}
 
-    // A key's scale of a group.
+    // A key's scale of a group, NaN for Inf.
     void load_scale(const Vec& v, int n, int group) {
         vbroadcastss(v, ptr[scale_ + (n * key_.scales_stride() + group) * 4]);
-        inf_to_nan(v);
     }
 
     RegExp score_at(int n, int w) const { return scores_ + n * panel_bytes() + w * vec_bytes(); }
@@ -62,13 +66,6 @@ protected:
     const Gpr query_ = gpr("query"), element_ = gpr("element"), scale_ = gpr("scale");
 
 private:
-    void emit_zero() {
-        Temp none(*this, "none");
-        zero(none);
-        for (int n = 0; n < n_; ++n)
-            for (int w = 0; w < vecs_; ++w) vmovups(ptr[score_at(n, w)], *none);
-    }
-
     void emit_turns() {
         const int whole = key_.dim / turn();
         if (whole > 0) {

@@ -27,13 +27,21 @@ protected:
     // multiply(acc, element, row), where row is a register or an address.
     template <typename ElementAt, typename Multiply>
     void emit_step(const RegExp& lanes_at, const ElementAt& element_at, const Multiply& multiply) {
+        emit_step(acc_, lanes_at, element_at, multiply);
+    }
+
+    // The same of other sums: [n][w].
+    template <typename ElementAt, typename Multiply>
+    void emit_step(const std::vector<Vec>& sums, const RegExp& lanes_at, const ElementAt& element_at,
+                   const Multiply& multiply) {
+        const auto sum = [&](int n, int w) { return sums[size_t(n * vecs_ + w)]; };
         const auto row_at = [&](int w) { return ptr[lanes_at + w * vec_bytes()]; };
         for (int w = 0; w < loaded_; ++w) vmovups(rows_[size_t(w)], row_at(w));
         for (int n = 0; n < n_; ++n) {
             Temp element(*this, "element");
             vbroadcastss(element, ptr[element_at(n)]);
-            for (int w = 0; w < loaded_; ++w) multiply(acc(n, w), element, rows_[size_t(w)]);
-            if (loaded_ < vecs_) multiply(acc(n, loaded_), element, row_at(loaded_));
+            for (int w = 0; w < loaded_; ++w) multiply(sum(n, w), element, rows_[size_t(w)]);
+            if (loaded_ < vecs_) multiply(sum(n, loaded_), element, row_at(loaded_));
         }
     }
 

@@ -37,6 +37,30 @@ protected:
         vpmaxsd(top, top, magnitude);
     }
 
+    // top = largest magnitude of each lane; inverse = largest / top, and where TileQueryArgs::factors points
+    // to top / largest, NaN where top is not finite.
+    void emit_row_factors(const Vec& inverse, float largest) {
+        stage("factors");
+        const std::vector<Vec> tops = vecs("top", 4);
+        for (const Vec& top : tops) vmovups(top, splat(kLeastTop));
+        repeat(key_.dim / 4, [&] {
+            for (int i = 0; i < 4; ++i) emit_top(tops[size_t(i)], column(i));
+            add(columns_, 4 * vec_bytes());
+        });
+        for (int i = 1; i < 4; ++i) vpmaxsd(tops[0], tops[0], tops[size_t(i)]);
+        const Vec& factor = tops[1];  // of no more use
+        vmovups(inverse, splat(largest));
+        vdivps(inverse, inverse, tops[0]);
+        vmulps(factor, tops[0], splat(1 / largest));
+        inf_to_nan(factor);
+        const Gpr factors = gpr("factors");
+        mov(factors, ptr[args() + offsetof(TileQueryArgs, factors)]);
+        vmovups(ptr[factors], factor);
+        free(factors);
+        free(tops);
+        mov(columns_, ptr[args() + offsetof(TileQueryArgs, columns)]);
+    }
+
     // body(): advances columns_ by itself.
     template <typename Body>
     void repeat(int times, const Body& body) {
@@ -84,8 +108,7 @@ public:
     explicit TileQueryWords(const RowKey& key) : TileQuery(key) {
         begin();
         emit_pointers();
-        emit_factors();
-        mov(columns_, ptr[args() + offsetof(TileQueryArgs, columns)]);
+        emit_row_factors(inverse_, kLargestWord);
         const int second = swaps_middle(key.format) ? 2 : 1;  // of the first pair
         repeat(key.dim / 4, [&] {
             emit_pair(0, second);
@@ -96,27 +119,6 @@ public:
     }
 
 private:
-    void emit_factors() {
-        stage("factors");
-        const std::vector<Vec> tops = vecs("top", 4);
-        for (const Vec& top : tops) vmovups(top, splat(kLeastTop));
-        repeat(key_.dim / 4, [&] {
-            for (int i = 0; i < 4; ++i) emit_top(tops[size_t(i)], column(i));
-            add(columns_, 4 * vec_bytes());
-        });
-        for (int i = 1; i < 4; ++i) vpmaxsd(tops[0], tops[0], tops[size_t(i)]);
-        const Vec& factor = tops[1];  // of no more use
-        vmovups(inverse_, splat(kLargestWord));
-        vdivps(inverse_, inverse_, tops[0]);
-        vmulps(factor, tops[0], splat(1 / kLargestWord));
-        inf_to_nan(factor);
-        const Gpr factors = gpr("factors");
-        mov(factors, ptr[args() + offsetof(TileQueryArgs, factors)]);
-        vmovups(ptr[factors], factor);
-        free(factors);
-        free(tops);
-    }
-
     void emit_pair(int first, int second) {
         Temp low(*this, "low"), high(*this, "high");
         vmulps(low, inverse_, column(first));
@@ -130,36 +132,44 @@ private:
     const Vec inverse_ = vec("inverse");
 };
 
-// for each part, for each span of it:
-//   top = largest magnitude of its columns;  factor = top / 127, -top / 127 in every other span
-//   bytes = round(columns / factor), four a lane
-//   numbers: zero[part] = -kByteTileZero * the sum of factors, and of the span
-//     start = kByteTileZero's bits - the codes' zero * the sum of bytes; factor
-//
-// Every other factor is negative, and its bytes the opposite: so kByteTileZero times them, which a part adds
-// up with its sums, stays small, and rounding with it.
-class TileQueryBytes : public TileQuery {
-public:
-    explicit TileQueryBytes(const RowKey& key)
-        : TileQuery(key), part_(byte_tile_part(key.format)), order_(byte_tile_order(key.format, key.dim)) {
-        begin();
-        emit_pointers();
+// Elements in the order of the keys' bytes, and numbers behind the bytes.
+class TileQueryOrdered : public TileQuery {
+protected:
+    TileQueryOrdered(const RowKey& key, int digits)
+        : TileQuery(key), form_(key.format, digits), order_(byte_tile_order(key.format, key.dim)) {}
+
+    void emit_parts() {
         mov(numbers_, stride_);
-        imul(numbers_, numbers_, key.dim / 4);
+        imul(numbers_, numbers_, form_.digits * key_.dim / 4);
         add(numbers_, query_);
-        repeat(key.dim / turn(), [&] {
-            for (int first = 0; first < turn(); first += part_) emit_part(first);
+        repeat(key_.dim / turn(), [&] {
+            for (int first = 0; first < turn(); first += form_.part) {
+                stage("elements from " + std::to_string(first));
+                emit_part(first);
+            }
             add(columns_, turn() * vec_bytes());
         });
-        end();
     }
 
-private:
-    static constexpr float kLargestByte = 127, kMostSpans = 16;
+    virtual void emit_part(int first) = 0;
 
+    Address element(int i) const { return column(order_[size_t(i)]); }
+
+    void emit_number(const Vec& v) {
+        vmovups(ptr[numbers_], v);
+        add(numbers_, stride_);
+    }
+
+    // v *= the codes' zero
+    void emit_zeros(const Vec& v) { vpslld(v, v, byte_zero(key_.format) == 128 ? 7 : 3); }
+
+    const ByteTileForm form_;
+    const Gpr numbers_ = gpr("numbers");
+
+private:
     // Elements after which the order goes on as from the beginning: whole parts.
     int turn() const {
-        for (int turn = part_; turn < key_.dim; turn += part_)
+        for (int turn = form_.part; turn < key_.dim; turn += form_.part)
             if (key_.dim % turn == 0 && repeats(turn)) return turn;
         return key_.dim;
     }
@@ -169,22 +179,37 @@ private:
         return true;
     }
 
-    Address element(int i) const { return column(order_[size_t(i)]); }
+    const std::vector<int> order_;
+};
 
-    void emit_part(int first) {
-        stage("elements from " + std::to_string(first));
+// for each part, for each span of it:
+//   top = largest magnitude of its columns;  factor = top / 127, -top / 127 in every other span
+//   bytes = round(columns / factor), four a lane
+//   numbers: zero[part] = -kByteTileZero * the sum of factors, and of the span
+//     start = kByteTileZero's bits - the codes' zero * the sum of bytes; factor
+//
+// Every other factor is negative, and its bytes the opposite: so kByteTileZero times them, which a part adds
+// up with its sums, stays small, and rounding with it.
+class TileQueryBytes : public TileQueryOrdered {
+public:
+    explicit TileQueryBytes(const RowKey& key) : TileQueryOrdered(key, 1) {
+        begin();
+        emit_pointers();
+        emit_parts();
+        end();
+    }
+
+private:
+    static constexpr float kLargestByte = 127, kMostSpans = 16;
+
+    void emit_part(int first) override {
         Temp zeros(*this, "zeros");
         zero(zeros);
         mov(zero_at_, numbers_);
         add(numbers_, stride_);
-        for (int span = 0; span < part_ / kByteTileSpan; ++span)
+        for (int span = 0; span < form_.part / kByteTileSpan; ++span)
             emit_span(first + span * kByteTileSpan, span % 2 == 0 ? kLargestByte : -kLargestByte, zeros);
         vmovups(ptr[zero_at_], *zeros);
-    }
-
-    void emit_number(const Vec& v) {
-        vmovups(ptr[numbers_], v);
-        add(numbers_, stride_);
     }
 
     void emit_span(int first, float units, const Vec& zeros) {
@@ -192,8 +217,7 @@ private:
         emit_factors(first, units, factor, inverse);
         zero(start);
         for (int i = 0; i < kByteTileSpan; i += 4) emit_bytes(first + i, inverse, start);
-        if (byte_zero(key_.format) == 128) vpslld(start, start, 7);
-        if (byte_zero(key_.format) == 8) vpslld(start, start, 3);
+        emit_zeros(start);
         Temp bits(*this, "bits");
         vmovups(bits, splat(kByteTileZero));
         vpsubd(start, bits, start);
@@ -232,9 +256,110 @@ private:
         emit_store(bytes);
     }
 
-    const int part_;
-    const std::vector<int> order_;
-    const Gpr numbers_ = gpr("numbers"), zero_at_ = gpr("zero at");
+    const Gpr zero_at_ = gpr("zero at");
+};
+
+// top = largest magnitude of each lane;  factors = top / kLargestOfThree, NaN where top is not finite
+// for each part: w = round(columns / factor) = 65536 high + 256 middle + low
+//   bytes = [high, middle, low][part], four a lane
+//   numbers: -zero * the sum of w; or for two sums of high, and of 256 middle + low
+class TileQueryThreeBytes : public TileQueryOrdered {
+public:
+    explicit TileQueryThreeBytes(const RowKey& key) : TileQueryOrdered(key, 3) {
+        begin();
+        emit_pointers();
+        emit_row_factors(inverse_, kLargestOfThree);
+        vmovups(offsets_, splat_bits(kOffsets));
+        emit_parts();
+        end();
+    }
+
+private:
+    // With it added the digits are bytes from 0 on, and no carry goes from one to the next.
+    static constexpr uint32_t kOffsets = 0x80808080, kOfThree = 0x808080;
+
+    void emit_part(int first) override {
+        Temp all(*this, "all"), high(*this, "high");
+        zero(all);
+        zero(high);
+        mov(run_, stride_);
+        imul(run_, run_, form_.part / 4);
+        for (int i = 0; i < form_.part; i += 4) emit_four(first + i, all, high);
+        lea(query_, ptr[query_ + run_ * 2]);
+        emit_starts(all, high);
+    }
+
+    // all, high: the sums of numbers, and of their first digits.
+    void emit_starts(const Vec& all, const Vec& high) {
+        Temp none(*this, "none");
+        zero(none);
+        if (form_.sums == 2) {
+            Temp first(*this, "first");
+            vpslld(first, high, 16);
+            vpsubd(all, all, first);
+            vpsubd(high, none, high);
+            emit_zeros(high);
+            emit_number(high);
+        }
+        vpsubd(all, none, all);
+        emit_zeros(all);
+        emit_number(all);
+    }
+
+    void emit_four(int first, const Vec& all, const Vec& high) {
+        const std::vector<Vec> x = vecs("x", 4);
+        for (int i = 0; i < 4; ++i) {
+            vmulps(x[size_t(i)], inverse_, element(first + i));
+            vcvtps2dq(x[size_t(i)], x[size_t(i)]);
+            vpaddd(all, all, x[size_t(i)]);
+            vpaddd(x[size_t(i)], x[size_t(i)], splat_bits(kOfThree));
+        }
+        emit_middle(x);
+        emit_others(x, high);
+        free(x);
+        add(query_, stride_);
+    }
+
+    // d = mask ? a : d
+    void select(const Vec& d, uint32_t mask, const Vec& a) {
+        Temp bits(*this, "bits");
+        bit_xor(bits, d, a);
+        bit_and(bits, bits, splat_bits(mask));
+        bit_xor(d, d, bits);
+    }
+
+    void emit_middle(const std::vector<Vec>& x) {
+        const std::vector<Vec> v = vecs("middle", 4);
+        vpsrld(v[0], x[0], 8);
+        vpslld(v[2], x[2], 8);
+        vpslld(v[3], x[3], 16);
+        select(v[0], 0xff00, x[1]);
+        select(v[2], 0xff000000, v[3]);
+        select(v[0], 0xffff0000, v[2]);
+        bit_xor(v[0], v[0], offsets_);
+        vmovups(ptr[query_ + run_], v[0]);
+        free(v);
+    }
+
+    // Of the highest and lowest digits of two numbers each, those of four.
+    void emit_others(const std::vector<Vec>& x, const Vec& high) {
+        for (int i : {0, 2}) {
+            vpslld(x[size_t(i + 1)], x[size_t(i + 1)], 8);
+            select(x[size_t(i)], 0xff00ff00, x[size_t(i + 1)]);
+        }
+        vpslld(x[1], x[2], 16);
+        vpsrld(x[3], x[0], 16);
+        select(x[1], 0xffff, x[0]);
+        select(x[2], 0xffff, x[3]);
+        for (int i : {1, 2}) bit_xor(x[size_t(i)], x[size_t(i)], offsets_);
+        vmovups(ptr[query_ + run_ * 2], x[1]);
+        vmovups(ptr[query_], x[2]);
+        vmovups(x[0], splat_bits(0x01010101));
+        dot_bytes(high, x[0], x[2]);
+    }
+
+    const Vec inverse_ = vec("inverse"), offsets_ = vec("offsets");
+    const Gpr run_ = gpr("run");
 };
 
 }  // namespace
@@ -243,6 +368,7 @@ Status generate_tile_query(const RowKey& keys, std::vector<uint8_t>* code) {
     switch (keys.products) {
         case Products::words: return TileQueryWords(keys).finish(code);
         case Products::bytes: return TileQueryBytes(keys).finish(code);
+        case Products::three_bytes: return TileQueryThreeBytes(keys).finish(code);
         default: return TileQueryBfloats(keys).finish(code);
     }
 }

@@ -53,7 +53,15 @@ double tile_word_cycles(const jit::RowKey& key, const Shared& of_group) {
 
 // Half a dot product of bytes, and an FMA for each span and each part.
 double tile_byte_cycles(const jit::RowKey& key) {
-    return cycles(*key.target, .5 + 2. / jit::kByteTileSpan + 2. / jit::byte_tile_part(key.format), 0);
+    return cycles(*key.target, .5 + 2. / jit::kByteTileSpan + 2. / jit::ByteTileForm(key.format, 1).part, 0);
+}
+
+// Three halves, and for each part an FMA that scales it, and another where two sums join; three shifts, and
+// for each sum an addition and a conversion.
+double tile_three_byte_cycles(const jit::RowKey& key) {
+    const jit::ByteTileForm form(key.format, 3);
+    const double parts = 2. / form.part;
+    return cycles(*key.target, 1.5 + form.sums * parts, (3 + 2 * form.sums) * parts);
 }
 
 // Scales are part of bfloat16 numbers, which so have no groups: half of the cycles of float32, and never more
@@ -154,6 +162,9 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
 
 // Each group's sums are converted and scaled: per two elements, so twice.
 jit::Products key_tile_products(const jit::RowKey& key, quire_precision precision) {
+    if (precision == QUIRE_PRECISION_HIGHEST && jit::has_tile_key_three_bytes(key) &&
+        tile_three_byte_cycles(key) < kWorthIt * tile_float_cycles(key))
+        return jit::Products::three_bytes;
     const Shared of_group = {2, 2};
     const jit::Products best = tile_products(key, precision, jit::has_tile_key_words(key), of_group);
     if (precision != QUIRE_PRECISION_MEDIUM || !jit::has_tile_key_bytes(key)) return best;

@@ -107,8 +107,9 @@ TEST_F(Decode, RowKernels) {
                     check("pack_values", bfloats, jit::generate_pack_values);
                     check("tile_query", bfloats, jit::generate_tile_query);
                 }
-                if (has_tile_key_bytes(key)) {
-                    RowKey bytes{target, format, dim, 3, jit::Products::bytes};
+                for (const jit::Products products : {jit::Products::bytes, jit::Products::three_bytes}) {
+                    if (key_products(key, products) != products) continue;
+                    RowKey bytes{target, format, dim, 3, products};
                     check("pack_keys", bytes, jit::generate_pack_keys);
                     check("tile_qk", bytes, jit::generate_tile_qk_bytes);
                     check("tile_query", bytes, jit::generate_tile_query);

@@ -104,16 +104,16 @@ TEST(KernelsPanels, QuickRowsAndColumns) {
 class RoundedQuery {
 public:
     RoundedQuery(const jit::RowKey& key, Flush flush)
-        : key_(key), lanes_(key.target->lanes()), part_(key.bytes() ? jit::byte_tile_part(key.format) : 0) {
+        : key_(key), lanes_(key.target->lanes()), form_(key.format, key.three_bytes() ? 3 : 1) {
         Random random(key.dim);
         for (int i = 0; i < key.dim * lanes_; ++i)
             columns_.push_back(random.normal() * (i % 7 == 0 ? 100.f : 1.f));
         columns_[size_t(poisoned())] = INFINITY;
         columns_[size_t((key.dim - 1) * lanes_ + 1)] = NAN;
-        const int numbers = key.bytes() ? key.dim / part_ * jit::byte_tile_numbers(key.format) : 0;
-        const int rows = key.bytes() ? key.dim / 4 + numbers : (key.dim + 1) / 2;
+        const bool bytes = key.bytes() || key.three_bytes();
+        const int rows = bytes ? numbers_at(key.dim / form_.part) : (key.dim + 1) / 2;
         query_ = array<uint32_t>(size_t(((rows - 1) * 2 + 1) * lanes_), 0x77777777, flush);
-        factors_ = array(size_t(key.words() ? lanes_ : 0), 0.f, flush);
+        factors_ = array(size_t(key.words() || key.three_bytes() ? lanes_ : 0), 0.f, flush);
         const GuardedBuffer columns = GuardedBuffer::of(columns_, flush);
         poisoned_call<jit::TileQueryArgs>(
             kernels_of(key, QUIRE_F32).query,
@@ -122,7 +122,10 @@ public:
 
     void check() const {
         for (int r = 0; r < lanes_; ++r)
-            for (int d = 0; d < key_.dim; ++d) key_.bytes() ? check_byte(r, d) : check_half(r, d);
+            for (int d = 0; d < key_.dim; ++d)
+                key_.bytes()         ? check_byte(r, d)
+                : key_.three_bytes() ? check_three_bytes(r, d)
+                                     : check_half(r, d);
         for (int i = 0; i < int(query_.size() / 4); ++i)
             if (i % (2 * lanes_) >= lanes_) {
                 ASSERT_EQ(query_.as<uint32_t>()[i], 0x77777777u);
@@ -153,17 +156,47 @@ private:
                                            : bfloat_to_float(half) == wanted);
             return;
         }
+        expect_near(r, d, float(int16_t(half)), factors_.as<float>()[r], top_of_row(r) / jit::kLargestWord);
+    }
+    float top_of_row(int r) const {
         std::vector<int> all;
         for (int i = 0; i < key_.dim; ++i) all.push_back(i);
-        expect_near(r, d, float(int16_t(half)), factors_.as<float>()[r], top(r, all) / jit::kLargestWord);
+        return top(r, all);
+    }
+
+    // Where the numbers of a part are.
+    int numbers_at(int part) const { return form_.digits * key_.dim / 4 + part * form_.numbers; }
+
+    void check_three_bytes(int r, int at) const {
+        const float factor = factors_.as<float>()[r];
+        int64_t starts[2] = {};
+        for (int i = 0; i < form_.part; ++i) {
+            int w = 0;
+            const int part = at / form_.part * form_.part, first = part / 4 * 3 + i / 4;
+            for (int digit = 0; digit < 3; ++digit) {
+                const int byte = int8_t(lane(first + digit * form_.part / 4, r) >> i % 4 * 8);
+                w = 256 * w + byte;
+                starts[digit == 0 && form_.sums == 2 ? 0 : form_.sums - 1] -= jit::byte_zero(key_.format) *
+                                                                              byte *
+                                                                              (digit == 2   ? 1
+                                                                               : digit == 1 ? 256
+                                                                                            : 65536);
+            }
+            if (i != at % form_.part) continue;
+            const int d = jit::byte_tile_order(key_.format, key_.dim)[size_t(at)];
+            expect_near(r, d, float(w), factor, top_of_row(r) / jit::kLargestOfThree);
+        }
+        if (form_.sums == 2) starts[0] /= 65536;
+        for (int i = 0; i < form_.sums && !std::isnan(factor); ++i)
+            ASSERT_EQ(int32_t(lane(numbers_at(at / form_.part) + i, r)), starts[i]);
     }
 
     void check_byte(int r, int at) const {
         const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
         const auto byte = [&](int i) { return int8_t(lane(i / 4, r) >> i % 4 * 8); };
-        const int first = at / jit::kByteTileSpan * jit::kByteTileSpan, part = at / part_;
-        const int numbers = key_.dim / 4 + part * jit::byte_tile_numbers(key_.format);
-        const int span = at % part_ / jit::kByteTileSpan;
+        const int first = at / jit::kByteTileSpan * jit::kByteTileSpan, part = at / form_.part;
+        const int numbers = numbers_at(part);
+        const int span = at % form_.part / jit::kByteTileSpan;
         const float factor = bits_float(lane(numbers + 2 + 2 * span, r));
         std::vector<int> elements;
         uint32_t start = float_bits(jit::kByteTileZero);
@@ -175,13 +208,14 @@ private:
         if (std::isnan(factor)) return;
         ASSERT_EQ(lane(numbers + 1 + 2 * span, r), start);
         double zero = 0, unit = 0;
-        for (int i = 0; i < part_ / jit::kByteTileSpan; ++i) {
+        for (int i = 0; i < form_.part / jit::kByteTileSpan; ++i) {
             const double each = double(bits_float(lane(numbers + 2 + 2 * i, r)));
             zero -= double(jit::kByteTileZero) * each;
             unit = std::max(unit, std::fabs(each));
         }
         if (!std::isnan(zero)) {
-            ASSERT_NEAR(double(bits_float(lane(numbers, r))), zero, part_ / jit::kByteTileSpan * 2 * unit);
+            ASSERT_NEAR(double(bits_float(lane(numbers, r))), zero,
+                        form_.part / jit::kByteTileSpan * 2 * unit);
         }
     }
 
@@ -198,11 +232,14 @@ private:
             return;
         }
         ASSERT_NEAR(std::fabs(factor), unit, unit * 1e-6f);
-        ASSERT_NEAR(number * factor, column(r, d), unit * .501f) << key_.name("query") << " row " << r;
+        const double wanted = double(column(r, d)), roundings = 3 * 0x1p-24 * std::fabs(wanted);
+        ASSERT_NEAR(double(number) * double(factor), wanted, double(unit) * .501 + roundings)
+            << key_.name("query") << " row " << r;
     }
 
     const jit::RowKey key_;
-    const int lanes_, part_;
+    const int lanes_;
+    const jit::ByteTileForm form_;
     std::vector<float> columns_;
     GuardedBuffer query_, factors_;
 };
@@ -222,6 +259,8 @@ TEST(KernelsPanels, QuickRoundedQueries) {
             for (const Flush flush : {Flush::end, Flush::begin}) {
                 jit::RowKey key{target, shape.format, shape.dim, 0, jit::Products::bytes};
                 if (jit::has_tile_key_bytes(key)) RoundedQuery(key, flush).check();
+                key.products = jit::Products::three_bytes;
+                if (jit::has_tile_key_three_bytes(key)) RoundedQuery(key, flush).check();
                 key.products = jit::Products::words;
                 if (jit::has_tile_key_words(key)) RoundedQuery(key, flush).check();
                 key.products = jit::Products::bfloats;

@@ -7,12 +7,10 @@
 #include <cmath>
 #include <iterator>
 
-#include "jit/byte_loader.h"
 #include "jit/tile_bytes.h"
-#include "jit/tile_words.h"
-#include "jit/word_loader.h"
 #include "src/half.h"
 #include "tests/support/kernel_rows.h"
+#include "tests/support/rounded_tile_query.h"
 #include "tests/support/run.h"
 
 namespace quire::test {
@@ -26,7 +24,7 @@ struct Setup {
     int vecs;
     jit::ScoreKey scores;
     bool masked;
-    jit::Products products = jit::Products::floats;  // words, bytes: where the formats allow
+    jit::Products products = jit::Products::floats;  // words, bytes, three bytes: where the formats allow
     std::string name() const {
         return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
                std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
@@ -34,8 +32,6 @@ struct Setup {
                (masked ? " masked" : "") + jit::products_name(products);
     }
 };
-
-float round_to_bfloat(float x) { return bfloat_to_float(float_to_bfloat(x)); }
 
 // A panel of query rows against a full tile of keys and one that is not full.
 class Tiles {
@@ -57,7 +53,11 @@ public:
         query_ = array(size_t(key_.dim * lanes_), 0.f, flush);
         for (int i = 0; i < key_.dim * lanes_; ++i)
             query_.as<float>()[i] = random_.normal() / std::sqrt(float(key_.dim));
-        round_query();
+        if (key_.products != jit::Products::floats) {
+            const RoundedTileQuery rounded = round_tile_query(key_, query_.as<float>(), lanes_);
+            rounded_ = GuardedBuffer::of(rounded.lanes, flush);
+            factors_ = GuardedBuffer::of(rounded.factors, flush);
+        }
         for (int i = 0; i < (kFirst + kSecond) * lanes_; ++i)
             bias_.push_back(random_.below(9) == 0 ? -INFINITY : random_.normal());
         for (int r = 0; r < lanes_; ++r) slope_.push_back(0.02f * float(r % 7));
@@ -120,68 +120,8 @@ private:
     int panels() const { return (value_.dim + jit::kValuePanel - 1) / jit::kValuePanel; }
 
     // What tiles hold of a number.
-    static float number(const jit::RowKey& key, float x) { return key.bfloats() ? round_to_bfloat(x) : x; }
-
-    // A part of a row as bytes: x = byte * factor, a factor for each span.
-    void round_part(int r, int part, std::vector<uint32_t>* lanes) {
-        const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
-        const int numbers = key_.dim / 4 + part * jit::byte_tile_numbers(key_.format);
-        const auto number = [&](int i) -> uint32_t& { return (*lanes)[size_t((numbers + i) * lanes_ + r)]; };
-        double zero = 0;
-        for (int i = 0; i < jit::byte_tile_part(key_.format); ++i) {
-            const int span = i / jit::kByteTileSpan, at = part * jit::byte_tile_part(key_.format) + i;
-            const float factor = (span % 2 == 0 ? 3.f : -4.f) / 127 / std::sqrt(float(key_.dim));
-            float& x = query_.as<float>()[order[size_t(at)] * lanes_ + r];
-            const int byte = std::clamp(int(std::lrint(x / factor)), -127, 127);
-            x = float(byte) * factor;
-            reinterpret_cast<int8_t*>(&(*lanes)[size_t(at / 4 * lanes_ + r)])[i % 4] = int8_t(byte);
-            if (i % jit::kByteTileSpan == 0) {
-                number(1 + 2 * span) = float_bits(jit::kByteTileZero);
-                number(2 + 2 * span) = float_bits(factor);
-                zero -= double(jit::kByteTileZero) * double(factor);
-            }
-            number(1 + 2 * span) -= uint32_t(jit::byte_zero(key_.format) * byte);
-        }
-        number(0) = float_bits(float(zero));
-    }
-
-    // The query as bytes, as pairs of bfloat16 numbers, or of words: x = word * factor.
-    void round_query() {
-        if (key_.bytes()) {
-            const int parts = key_.dim / jit::byte_tile_part(key_.format);
-            const int numbers = parts * jit::byte_tile_numbers(key_.format);
-            std::vector<uint32_t> lanes(size_t((key_.dim / 4 + numbers) * lanes_));
-            for (int r = 0; r < lanes_; ++r)
-                for (int part = 0; part < parts; ++part) round_part(r, part, &lanes);
-            pairs_ = GuardedBuffer::of(lanes, flush_);
-        }
-        if (key_.bfloats()) {
-            std::vector<uint16_t> pairs(size_t((key_.dim + 1) / 2 * lanes_ * 2));
-            for (int d = 0; d < key_.dim; ++d)
-                for (int r = 0; r < lanes_; ++r) {
-                    float& x = query_.as<float>()[d * lanes_ + r];
-                    pairs[size_t((d / 2 * lanes_ + r) * 2 + d % 2)] = float_to_bfloat(x);
-                    x = round_to_bfloat(x);
-                }
-            pairs_ = GuardedBuffer::of(pairs, flush_);
-        }
-        if (!key_.words()) return;
-        const int swapped[] = {0, 2, 1, 3};
-        std::vector<int16_t> words(size_t(key_.dim * lanes_));
-        std::vector<float> factors;
-        for (int r = 0; r < lanes_; ++r) {
-            const auto element = [&](int d) { return query_.as<float>()[d * lanes_ + r]; };
-            float top = 0;
-            for (int d = 0; d < key_.dim; ++d) top = std::max(top, std::fabs(element(d)));
-            for (int d = 0; d < key_.dim; ++d) {
-                const int at = jit::swaps_middle(key_.format) ? d / 4 * 4 + swapped[d % 4] : d;
-                words[size_t((at / 2 * lanes_ + r) * 2 + at % 2)] =
-                    int16_t(std::lrint(element(d) / top * 32767));
-            }
-            factors.push_back(top / 32767);
-        }
-        pairs_ = GuardedBuffer::of(words, flush_);
-        factors_ = GuardedBuffer::of(factors, flush_);
+    static float number(const jit::RowKey& key, float x) {
+        return key.bfloats() ? bfloat_to_float(float_to_bfloat(x)) : x;
     }
 
     // Keys that row r sees of the tile at `first`.
@@ -287,9 +227,9 @@ private:
         const int64_t plain = setup_.masked ? 0 : count - 1;
         poisoned_call<jit::TileQkArgs>(
             kernels_.qk,
-            {key_.products == jit::Products::floats ? query_.data() : pairs_.data(), tile.keys.data(),
+            {key_.products == jit::Products::floats ? query_.data() : rounded_.data(), tile.keys.data(),
              scores.as<float>(), (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
-             tile.key_scales.as<float>(), key_.words() ? factors_.as<float>() : nullptr},
+             tile.key_scales.as<float>(), factors_.as<float>()},
             around.entry);
         poisoned_call<jit::TileSoftmaxArgs>(
             masked ? kernels_.softmax_masked : kernels_.softmax,
@@ -325,7 +265,7 @@ private:
     const int lanes_;
     Random random_;
     const KernelRows keys_, values_;
-    GuardedBuffer query_, pairs_, factors_;
+    GuardedBuffer query_, rounded_, factors_;
     std::vector<float> bias_, slope_;
     jit::PackKernels pack_;
     jit::TileKernels kernels_;
@@ -383,15 +323,15 @@ TEST(KernelsTiles, EveryShapeOfBytes) {
     if (vnni_targets().empty()) GTEST_SKIP() << "no 8-bit dot products here";
     check_shapes(vnni_targets(), 1, jit::Products::bytes);
 }
-// Both sizes of codes in rows and in blocks, more chunks than one, parts of 8 to 32, a row of one group.
-TEST(KernelsTiles, QuickShapesOfBytes) {
-    if (vnni_targets().empty()) GTEST_SKIP() << "no 8-bit dot products here";
-    const Target& target = *vnni_targets().back();
+// Both sizes of codes in rows and in blocks, more chunks than one, parts of 8 to 128, a row of one group.
+void check_shapes_of_bytes(const Target& target, jit::Products products) {
     const RowShape shapes[] = {{quantised(QUIRE_INT8, 32, QUIRE_F16), 160},
                                {quantised(QUIRE_INT4, 16, QUIRE_F32), 144},
                                {quantised(QUIRE_INT8, 24, QUIRE_F32), 72},
                                {quantised(QUIRE_INT4, 160, QUIRE_F16), 160},
                                {quantised(QUIRE_INT8, 8, QUIRE_F16), 8},
+                               {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
+                               {quantised(QUIRE_INT4, 64, QUIRE_F16), 192},
                                {plain_format(QUIRE_Q8_0), 96},
                                {plain_format(QUIRE_Q4_0), 160}};
     int vecs = 0;
@@ -404,9 +344,29 @@ TEST(KernelsTiles, QuickShapesOfBytes) {
                      1 + vecs % jit::kMaxPanelVecs,
                      {false, vecs % 2 == 0, false},
                      vecs % 2 != 0,
-                     jit::Products::bytes});
+                     products});
         ++vecs;
     }
+}
+TEST(KernelsTiles, QuickShapesOfBytes) {
+    if (vnni_targets().empty()) GTEST_SKIP() << "no 8-bit dot products here";
+    check_shapes_of_bytes(*vnni_targets().back(), jit::Products::bytes);
+}
+
+std::vector<const Target*> three_byte_targets() {
+    std::vector<const Target*> list = vnni_targets();
+    list.erase(
+        std::remove_if(list.begin(), list.end(), [](const Target* t) { return t->vector_bits != 512; }),
+        list.end());
+    return list;
+}
+TEST(KernelsTiles, EveryShapeOfThreeBytes) {
+    if (three_byte_targets().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";
+    check_shapes(three_byte_targets(), 1, jit::Products::three_bytes);
+}
+TEST(KernelsTiles, QuickShapesOfThreeBytes) {
+    if (three_byte_targets().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";
+    check_shapes_of_bytes(*three_byte_targets().back(), jit::Products::three_bytes);
 }
 
 TEST(KernelsTiles, EveryWidthAndScoreKey) {
