@@ -123,6 +123,8 @@ public:
     void bit_and(const Vec& d, const Vec& a, const Xbyak::Operand& b);
     void bit_or(const Vec& d, const Vec& a, const Vec& b);
     void bit_xor(const Vec& d, const Vec& a, const Xbyak::Operand& b);
+    // d = bits ? a : d, bit by bit, on targets with 512 bits.
+    void select_bits(const Vec& d, uint32_t bits, const Vec& a);
     void multiply_by_scalar(const Vec& v, const RegExp& at);  // v *= float at `at`
     void add_scalar(const Vec& v, const RegExp& at);          // v += float at `at`
     // The dword at `low` in the lower half of the lanes, that at `high` in the upper; `same`: both addresses

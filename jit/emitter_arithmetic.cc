@@ -24,6 +24,11 @@ void Emitter::bit_xor(const Vec& d, const Vec& a, const Xbyak::Operand& b) {
 
 void Emitter::bit_or(const Vec& d, const Vec& a, const Vec& b) { is_512() ? vpord(d, a, b) : vpor(d, a, b); }
 
+void Emitter::select_bits(const Vec& d, uint32_t bits, const Vec& a) {
+    constexpr int kSecondWhereThird = 0xd8;
+    vpternlogd(d, a, splat_bits(bits), kSecondWhereThird);
+}
+
 void Emitter::multiply_by_scalar(const Vec& v, const RegExp& at) {
     if (is_512()) return vmulps(v, v, ptr_b[at]);
     Temp factor(*this, "scalar");

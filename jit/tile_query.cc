@@ -259,6 +259,8 @@ private:
     const Gpr zero_at_ = gpr("zero at");
 };
 
+// On targets with 512 bits.
+//
 // top = largest magnitude of each lane;  factors = top / kLargestOfThree, NaN where top is not finite
 // for each part: w = round(columns / factor) = 65536 high + 256 middle + low
 //   bytes = [high, middle, low][part], four a lane
@@ -320,22 +322,14 @@ private:
         add(query_, stride_);
     }
 
-    // d = mask ? a : d
-    void select(const Vec& d, uint32_t mask, const Vec& a) {
-        Temp bits(*this, "bits");
-        bit_xor(bits, d, a);
-        bit_and(bits, bits, splat_bits(mask));
-        bit_xor(d, d, bits);
-    }
-
     void emit_middle(const std::vector<Vec>& x) {
         const std::vector<Vec> v = vecs("middle", 4);
         vpsrld(v[0], x[0], 8);
         vpslld(v[2], x[2], 8);
         vpslld(v[3], x[3], 16);
-        select(v[0], 0xff00, x[1]);
-        select(v[2], 0xff000000, v[3]);
-        select(v[0], 0xffff0000, v[2]);
+        select_bits(v[0], 0xff00, x[1]);
+        select_bits(v[2], 0xff000000, v[3]);
+        select_bits(v[0], 0xffff0000, v[2]);
         bit_xor(v[0], v[0], offsets_);
         vmovups(ptr[query_ + run_], v[0]);
         free(v);
@@ -345,12 +339,12 @@ private:
     void emit_others(const std::vector<Vec>& x, const Vec& high) {
         for (int i : {0, 2}) {
             vpslld(x[size_t(i + 1)], x[size_t(i + 1)], 8);
-            select(x[size_t(i)], 0xff00ff00, x[size_t(i + 1)]);
+            select_bits(x[size_t(i)], 0xff00ff00, x[size_t(i + 1)]);
         }
         vpslld(x[1], x[2], 16);
         vpsrld(x[3], x[0], 16);
-        select(x[1], 0xffff, x[0]);
-        select(x[2], 0xffff, x[3]);
+        select_bits(x[1], 0xffff, x[0]);
+        select_bits(x[2], 0xffff, x[3]);
         for (int i : {1, 2}) bit_xor(x[size_t(i)], x[size_t(i)], offsets_);
         vmovups(ptr[query_ + run_ * 2], x[1]);
         vmovups(ptr[query_], x[2]);

@@ -56,12 +56,12 @@ double tile_byte_cycles(const jit::RowKey& key) {
     return cycles(*key.target, .5 + 2. / jit::kByteTileSpan + 2. / jit::ByteTileForm(key.format, 1).part, 0);
 }
 
-// Three halves, and for each part an FMA that scales it, and another where two sums join; three shifts, and
-// for each sum an addition and a conversion.
+// Three halves, and for each part and sum an FMA; a shift and two conversions, or where all digits are one
+// sum two shifts, an addition and a conversion.
 double tile_three_byte_cycles(const jit::RowKey& key) {
     const jit::ByteTileForm form(key.format, 3);
     const double parts = 2. / form.part;
-    return cycles(*key.target, 1.5 + form.sums * parts, (3 + 2 * form.sums) * parts);
+    return cycles(*key.target, 1.5 + form.sums * parts, (form.sums == 2 ? 3 : 4) * parts);
 }
 
 // Scales are part of bfloat16 numbers, which so have no groups: half of the cycles of float32, and never more

@@ -192,7 +192,7 @@ TEST(NumericsPrecision, QuickKeysOfTiles) {
         EXPECT_EQ(products("avx512_vnni_bf16", format, highest), jit::Products::three_bytes);
     EXPECT_EQ(products("avx512_vnni_bf16", of_group(8), highest), jit::Products::floats);
     EXPECT_EQ(products("avx512_vnni_bf16", plain_format(QUIRE_F16), highest), jit::Products::floats);
-    EXPECT_EQ(products("avx512_vnni", of_group(128), highest), jit::Products::three_bytes);
+    EXPECT_EQ(products("avx512_vnni", of_group(32), highest), jit::Products::three_bytes);
     EXPECT_EQ(products("avx512_vnni", of_group(16), highest), jit::Products::floats);
     EXPECT_EQ(products("avx2_vnni", of_group(128), highest), jit::Products::floats);
     EXPECT_EQ(products("avx512", of_group(128), highest), jit::Products::floats);
