@@ -116,7 +116,7 @@ std::vector<int> byte_order(const quire_format& format, int dim, int lanes) {
 }
 
 // Of nibbles, 32 elements of three digits fit one sum: 32 * 8 * kLargestOfThree < 2^31.
-ByteTileForm::ByteTileForm(const quire_format& format, int digits) : digits(digits) {
+ByteTileForm::ByteTileForm(const quire_format& format, int query_digits) : digits(query_digits) {
     const bool whole = digits == 3 && is_of_nibbles(format);
     part = std::gcd(scale_group(format), whole ? 32 : kWidestPart);
     sums = digits == 1 || whole ? 1 : 2;

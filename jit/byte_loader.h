@@ -32,7 +32,7 @@ constexpr int kByteTileSpan = 8;
 
 // How tiles take the bytes of a format, with query elements of one digit or of three.
 struct ByteTileForm {
-    ByteTileForm(const quire_format& format, int digits);
+    ByteTileForm(const quire_format& format, int query_digits);
     int digits;
     int part;     // of a group, what is added up before it is scaled: elements, a power of two
     int sums;     // in int32: three digits are one sum, or the first two and the last
