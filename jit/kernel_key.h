@@ -10,8 +10,8 @@
 
 namespace quire::jit {
 
-// What a kernel's products are of. Floats, and query numbers of three bytes each: precision `highest`; words, and
-// query words of two bytes each, `high`; bytes, and tiles of bfloat16 numbers, `medium`.
+// What a kernel's products are of. Floats, and query numbers of three bytes each: precision `highest`; words,
+// and query words of two bytes each, `high`; bytes, and tiles of bfloat16 numbers, `medium`.
 enum class Products { floats, words, bytes, bfloats, two_bytes, three_bytes };
 
 inline const char* products_name(Products products) {

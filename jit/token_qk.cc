@@ -130,10 +130,13 @@ private:
 
     void emit_span(int row, int rows) {
         const std::vector<Vec> sums = vecs("sum", rows * vecs_ * chains(rows));
-        for (const Vec& sum : sums) zero(sum);
+        const bool whole = part() == span();  // its first products start the sums
+        for (const Vec& sum : sums)
+            if (!whole) zero(sum);
         emit_times(span() / part(), "parts left", [&] {
             if (row == 0) emit_prefetches();
-            for (int chunk = 0; chunk < part() / codes_.of_dword(); ++chunk) emit_chunk(sums, rows, chunk);
+            for (int chunk = 0; chunk < part() / codes_.of_dword(); ++chunk)
+                emit_chunk(sums, rows, chunk, whole && chunk == 0);
             add(chunk_, part() / codes_.of_dword() * codes_.chunk_bytes());
             add(element_, part() * element_bytes());
         });
@@ -141,7 +144,7 @@ private:
         free(sums);
     }
 
-    void emit_chunk(const std::vector<Vec>& sums, int rows, int chunk) {
+    void emit_chunk(const std::vector<Vec>& sums, int rows, int chunk, bool first) {
         const std::vector<Vec> raw = vecs("raw", vecs_), code = vecs("code", vecs_);
         for (int v = 0; v < vecs_; ++v)
             vmovups(raw[size_t(v)], ptr[chunk_ + chunk * codes_.chunk_bytes() + v * vec_bytes()]);
@@ -155,15 +158,19 @@ private:
                 Temp q(*this, "q");
                 vbroadcastss(q, ptr[element_ + r * query_bytes() + (chunk * parts + i) * 4]);
                 for (int v = 0; v < vecs_; ++v)
-                    emit_product(sums[size_t((r * vecs_ + v) * chains(rows) + chain)], code[size_t(v)], q);
+                    emit_product(sums[size_t((r * vecs_ + v) * chains(rows) + chain)], code[size_t(v)], q,
+                                 first && i < chains(rows));
             }
         }
         free(raw);
         free(code);
     }
 
-    void emit_product(const Vec& sum, const Vec& code, const Vec& q) {
-        key_.words() ? dot_words(sum, code, q) : vfmadd231ps(sum, code, q);
+    void emit_product(const Vec& sum, const Vec& code, const Vec& q, bool first) {
+        if (key_.words())
+            first ? vpmaddwd(sum, code, q) : dot_words(sum, code, q);
+        else
+            first ? vmulps(sum, code, q) : vfmadd231ps(sum, code, q);
     }
 
     void emit_scaled(const std::vector<Vec>& sums, int row, int rows) {

@@ -1,0 +1,102 @@
+// The emitter's loads of codes of four bits.
+#include "jit/emitter.h"
+#include "src/half.h"
+
+namespace quire::jit {
+namespace {
+
+// By how much a lane's nibble of a dword is shifted, and the numbers of 16 nibbles.
+std::vector<uint32_t> nibble_places(int lanes) {
+    std::vector<uint32_t> places;
+    for (int lane = 0; lane < lanes; ++lane) places.push_back(uint32_t(lane % 8 * 4));
+    return places;
+}
+std::vector<uint32_t> nibble_numbers() {
+    std::vector<uint32_t> numbers;
+    for (int i = 0; i < 16; ++i) numbers.push_back(float_bits(float(i < 8 ? i : i - 16)));
+    return numbers;
+}
+std::vector<uint32_t> dword_of_eight() { return {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}; }
+
+}  // namespace
+
+void Emitter::load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n) {
+    const Xbyak::Ymm y(v.getIdx());
+    const Xbyak::Xmm x(v.getIdx());
+    if (n < lanes() / 2) load_bytes(Vec(x), at, n);
+    if (!is_512()) return n < 4 ? vpbroadcastd(y, x) : vpbroadcastd(y, ptr[at]);
+    const Xbyak::Zmm z(v.getIdx());
+    if (const auto held = held_.find(dword_of_eight()); held != held_.end()) {
+        if (n >= 8) vmovq(x, ptr[at]);
+        return vpermd(z, Xbyak::Zmm(held->second.getIdx()), z);
+    }
+    Temp upper(*this, "upper dword");
+    const Xbyak::Ymm high((*upper).getIdx());
+    if (n < 8) {
+        vpshufd(Xbyak::Xmm(high.getIdx()), x, 1);
+        vpbroadcastd(high, Xbyak::Xmm(high.getIdx()));
+        vpbroadcastd(y, x);
+    } else {
+        vpbroadcastd(high, ptr[at + 4]);
+        vpbroadcastd(y, ptr[at]);
+    }
+    vinserti64x4(z, z, high, 1);
+}
+
+// Each lane shifts its dword by a count of its own.
+void Emitter::load_signed_nibbles(const Vec& v, const RegExp& at, int n) {
+    load_dword_of_eight_lanes(v, at, n);
+    std::vector<uint32_t> places = nibble_places(lanes());
+    if (const auto numbers = held_.find(nibble_numbers()); numbers != held_.end()) {
+        const Xbyak::Zmm z(v.getIdx());
+        vpsrlvd(v, v, held_[places]);
+        return vpermps(z, z, Xbyak::Zmm(numbers->second.getIdx()));  // of the low four bits
+    }
+    for (uint32_t& place : places) place = 28 - place;
+    vpsllvd(v, v, constant(places));
+    vpsrad(v, v, 28);
+    vcvtdq2ps(v, v);
+}
+
+void Emitter::hold_nibbles(int spare) {
+    if (!is_512()) return;
+    for (const auto& words : {nibble_places(lanes()), nibble_numbers(), dword_of_eight()}) hold(words, spare);
+}
+
+void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high) {
+    vpmovzxbd(v, ptr[at]);
+    high ? vpsrld(v, v, 4) : bit_and(v, v, splat_bits(15));
+}
+
+void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers) {
+    std::vector<uint32_t> words, bytes(4, 0);
+    bool linear = true;
+    for (int i = 0; i < 16; ++i) {
+        words.push_back(float_bits(numbers[size_t(i)]));
+        bytes[size_t(i / 4)] |= uint32_t(uint8_t(int8_t(numbers[size_t(i)]))) << (i % 4 * 8);
+        linear = linear && numbers[size_t(i)] == numbers[0] + float(i);
+    }
+    if (is_512()) {  // vpermps takes the low four bits of an index
+        vpmovzxbd(v, ptr[at]);
+        if (high) vpsrld(v, v, 4);
+        return vpermps(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), constant(words));
+    }
+    const Xbyak::Xmm x(v.getIdx());
+    if (linear) {
+        load_nibbles(v, at, high);
+        if (numbers[0] != 0) vpaddd(v, v, splat_bits(uint32_t(int32_t(numbers[0]))));
+    } else {
+        Temp table(*this, "nibbles.table");
+        const Xbyak::Xmm t((*table).getIdx());
+        bytes.resize(size_t(lanes()), 0);
+        vmovq(x, ptr[at]);
+        if (high) vpsrlw(x, x, 4);
+        vpand(x, x, splat_bits(0x0f0f0f0f));
+        vmovdqu(t, constant(bytes));
+        vpshufb(x, t, x);
+        vpmovsxbd(v, x);
+    }
+    vcvtdq2ps(v, v);
+}
+
+}  // namespace quire::jit
