@@ -224,7 +224,8 @@ struct TilePvArgs {
     const float* rescale;       // [W * L]
     float* output;              // [Dv rounded up to 8][W * L] accumulated
     int64_t count;              // keys, exact; of pairs: a multiple of kKeyPadding
-    int64_t panels;             // of kValuePanel values, from where values and output point; words: all
+    int64_t panels;             // of kValuePanel values, from where values and output (words: weights and
+                                // tops, of their group) point; begun within a group: none of the next
     const float* factors;       // [W * L] of the weights
     const float* tops;          // [groups]: the largest scales
 };

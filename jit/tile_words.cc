@@ -101,7 +101,7 @@ private:
     const Gpr factors_ = gpr("factors");
 };
 
-// for each group g, for each of its panels, for d of the panel step n:
+// for each group g, for each of its panels (of as many as there are), for d of the panel step n:
 //   acc[n][w] = sum over pairs of keys of values[d + n] . weights[g][pair][w]
 //   output[d + n][w] = output[d + n][w] * rescale[w] + acc[n][w] * factors[w] * tops[g]
 class TilePvWords : public TileProduct {
@@ -112,20 +112,22 @@ public:
         mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
         mov(group_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
         mov(tops_, ptr[args() + offsetof(TilePvArgs, tops)]);
-        mov(groups_, key_.groups());
-        Label each_group, each_panel;
+        mov(left_, ptr[args() + offsetof(TilePvArgs, panels)]);
+        Label each_group, each_panel, done;
         L(each_group);
         mov(panels_, (key_.dim / key_.groups() + kValuePanel - 1) / kValuePanel);
         L(each_panel);
         for (int d = 0; d < kValuePanel; d += n_) emit_dims(d);
         add(output_, kValuePanel * panel_bytes());
         add(panel_, kPairPanelStride * 4);
+        dec(left_);
+        jz(done, T_NEAR);
         dec(panels_);
         jnz(each_panel, T_NEAR);
         add(group_, kTileKeys / 2 * panel_bytes());
         add(tops_, 4);
-        dec(groups_);
-        jnz(each_group, T_NEAR);
+        jmp(each_group, T_NEAR);
+        L(done);
         end();
     }
 
@@ -174,8 +176,9 @@ private:
 
     const RowKey key_;
     const Gpr output_ = gpr("output"), panel_ = gpr("panel"), panels_ = gpr("panels"), group_ = gpr("group"),
-              groups_ = gpr("groups"), tops_ = gpr("tops"), weights_ = gpr("weights"), value_ = gpr("value"),
-              count_ = gpr("count"), factors_ = gpr("factors"), rescale_ = gpr("rescale");
+              left_ = gpr("panels left"), tops_ = gpr("tops"), weights_ = gpr("weights"),
+              value_ = gpr("value"), count_ = gpr("count"), factors_ = gpr("factors"),
+              rescale_ = gpr("rescale");
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Rows of memory that are to be in the caches later: asked for a few at a time, between other work, as a
 // processor tracks only so many misses at once.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 namespace quire {
@@ -14,41 +15,56 @@ class Ahead {
 public:
     enum class Use { read, write };
 
-    void clear() { count_ = 0; }
-    bool empty() const { return count_ == 0; }
-    // `bytes` from each of `count` addresses on.
+    void clear() { lists_ = rows_ = 0; }
+    bool empty() const { return rows_ == 0; }
+    // `bytes` from each of `count` addresses on; the list is read until clear().
     template <typename Char>
     void add(Char* const* rows, int64_t count, int64_t bytes, Use use) {
-        for (int64_t i = 0; i < count && count_ < kMost; ++i)
-            rows_[count_++] = {rows[i], int32_t(bytes), use};
+        if (count <= 0 || lists_ == kMost) return;
+        list_[lists_++] = {rows, count, bytes, use};
+        rows_ += count;
     }
-    // The rows of step `step` of `steps`.
-    void fetch(int64_t step, int64_t steps) const {
-        for (int64_t i = count_ * step / steps; i < count_ * (step + 1) / steps; ++i) fetch(rows_[i]);
-    }
-
-private:
-    static constexpr int64_t kMost = 512, kLine = 64;
-    struct Row {
-        const char* at;
-        int32_t bytes;
-        Use use;
-    };
-
-    static void fetch(const Row& row) {
-        const char* const end = row.at + row.bytes;
-        // The line of the last byte too, where the row does not begin with a line.
-        for (const char* p = row.at; p < end + kLine - 1; p += kLine) {
-            const char* const in = p < end ? p : end - 1;
-            if (row.use == Use::write)
-                prefetch_to_write(in);
-            else
-                __builtin_prefetch(in, 0, 2);  // into the second level
+    // The share of steps begin .. end of `steps`.
+    void fetch(int64_t begin, int64_t end, int64_t steps) const {
+        int64_t first = rows_ * begin / steps, left = rows_ * end / steps - first;
+        for (int i = 0; i < lists_ && left > 0; ++i) {
+            const List& list = list_[i];
+            const int64_t taken = std::clamp<int64_t>(list.count - first, 0, left);
+            fetch(list, first, taken);
+            first = std::max<int64_t>(first - list.count, 0);
+            left -= taken;
         }
     }
 
-    Row rows_[kMost];
-    int64_t count_ = 0;
+private:
+    static constexpr int kMost = 8;
+    static constexpr uintptr_t kLine = 64;
+    struct List {
+        const void* rows;  // of addresses
+        int64_t count, bytes;
+        Use use;
+    };
+
+    // Lines that follow each other, of short rows side by side (scales), are asked for once.
+    static void fetch(const List& list, int64_t first, int64_t count) {
+        const auto* const rows = static_cast<const uintptr_t*>(list.rows) + first;
+        uintptr_t before = 0;
+        for (int64_t i = 0; i < count; ++i)
+            for (uintptr_t line = rows[i] / kLine * kLine; line < rows[i] + uintptr_t(list.bytes);
+                 line += kLine)
+                if (line != before) fetch_line(before = line, list.use);
+    }
+    static void fetch_line(uintptr_t line, Use use) {
+        const void* const at = reinterpret_cast<const void*>(line);
+        if (use == Use::write)
+            prefetch_to_write(at);
+        else
+            __builtin_prefetch(at, 0, 2);  // into the second level
+    }
+
+    List list_[kMost];
+    int lists_ = 0;
+    int64_t rows_ = 0;
 };
 
 }  // namespace quire

@@ -94,15 +94,15 @@ void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t ind
     s.ahead->add(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)), Ahead::Use::read);
 }
 
-// Both products in steps, between which rows are asked for: the first half of them, then the other.
+// Both products in steps, between which rows are asked for: the first half of them, then the other. A panel
+// that is alone asks for all of a tile, and takes shorter steps.
 void score_panel(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel,
                  int64_t count, const TileState& s) {
-    constexpr int64_t kStep = 16;
-    const int64_t steps = s.ahead->empty() ? 1 : (count + kStep - 1) / kStep;
-    for (int64_t i = 0, key = 0; i < steps; ++i, key += kStep) {
-        s.ahead->fetch(i, 2 * steps);
-        kernels.qk({panel.query, s.keys + key * plan.tile_key_lanes, s.scores + key * panel.lanes,
-                    steps == 1 ? count : std::min(kStep, count - key),
+    const int64_t step = s.ahead->empty() ? count : s.num_panels == 1 ? 8 : 16;
+    for (int64_t key = 0; key < count; key += step) {
+        const int64_t end = std::min(key + step, count);
+        s.ahead->fetch(key, end, 2 * count);
+        kernels.qk({panel.query, s.keys + key * plan.tile_key_lanes, s.scores + key * panel.lanes, end - key,
                     s.key_scales + key * plan.key_scale_stride, panel.factors});
     }
 }
@@ -110,25 +110,20 @@ void score_panel(const AttentionPlan& plan, const jit::TileKernels& kernels, con
 void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel, int64_t count,
                 const TileState& s) {
     const int64_t panels = (plan.spec.Dv + jit::kValuePanel - 1) / jit::kValuePanel;
-    if (kernels.weights) {
-        s.ahead->fetch(1, 2);
-        kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, count});
-        return kernels.pv(
-            {s.weights, s.values, s.rescale, panel.output, count, panels, s.weight_factors, s.tops});
-    }
-    const int64_t stride =
-        plan.pack.value_products == jit::Products::bfloats ? jit::kPairPanelStride : jit::kPanelStride;
-    const int64_t step = s.ahead->empty() ? panels : 2, steps = (panels + step - 1) / step;
-    for (int64_t i = 0, at = 0; i < steps; ++i, at += step) {
-        s.ahead->fetch(steps + i, 2 * steps);
-        kernels.pv({s.scores,
-                    s.values + at * stride,
-                    s.rescale,
-                    panel.output + at * jit::kValuePanel * panel.lanes,
-                    count,
-                    std::min(step, panels - at),
-                    {},
-                    {}});
+    if (kernels.weights) kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, count});
+    const int of_groups = std::max(1, plan.tile_weight_groups);  // panels of one have weights of their own
+    const int64_t of_group = (plan.spec.Dv / of_groups + jit::kValuePanel - 1) / jit::kValuePanel;
+    const bool floats = plan.pack.value_products == jit::Products::floats;
+    const int64_t stride = floats ? jit::kPanelStride : jit::kPairPanelStride;
+    const int64_t step = s.ahead->empty() ? panels : std::min<int64_t>(2, of_group);
+    for (int64_t at = 0, end = 0; at < panels; at = end) {
+        const int64_t group = at / of_group, next_group = (group + 1) * of_group;
+        end = std::min(s.ahead->empty() ? panels : std::min(at + step, next_group), panels);
+        s.ahead->fetch(panels + at, panels + end, 2 * panels);
+        const int16_t* const weights = s.weights + group * jit::kTileKeys * panel.lanes;
+        kernels.pv({kernels.weights ? static_cast<const void*>(weights) : s.scores, s.values + at * stride,
+                    s.rescale, panel.output + at * jit::kValuePanel * panel.lanes, count, end - at,
+                    s.weight_factors, s.tops + group});
     }
 }
 
