@@ -18,8 +18,7 @@ public:
     void clear() { lists_ = rows_ = 0; }
     bool empty() const { return rows_ == 0; }
     // `bytes` from each of `count` addresses on; the list is read until clear().
-    template <typename Char>
-    void add(Char* const* rows, int64_t count, int64_t bytes, Use use) {
+    void add(const char* const* rows, int64_t count, int64_t bytes, Use use) {
         if (count <= 0 || lists_ == kMost) return;
         list_[lists_++] = {rows, count, bytes, use};
         rows_ += count;
@@ -40,19 +39,19 @@ private:
     static constexpr int kMost = 8;
     static constexpr uintptr_t kLine = 64;
     struct List {
-        const void* rows;  // of addresses
+        const char* const* rows;
         int64_t count, bytes;
         Use use;
     };
 
     // Lines that follow each other, of short rows side by side (scales), are asked for once.
     static void fetch(const List& list, int64_t first, int64_t count) {
-        const auto* const rows = static_cast<const uintptr_t*>(list.rows) + first;
         uintptr_t before = 0;
-        for (int64_t i = 0; i < count; ++i)
-            for (uintptr_t line = rows[i] / kLine * kLine; line < rows[i] + uintptr_t(list.bytes);
-                 line += kLine)
+        for (int64_t i = first; i < first + count; ++i) {
+            const auto row = reinterpret_cast<uintptr_t>(list.rows[i]);
+            for (uintptr_t line = row / kLine * kLine; line < row + uintptr_t(list.bytes); line += kLine)
                 if (line != before) fetch_line(before = line, list.use);
+        }
     }
     static void fetch_line(uintptr_t line, Use use) {
         const void* const at = reinterpret_cast<const void*>(line);
