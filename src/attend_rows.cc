@@ -121,9 +121,10 @@ void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows) {
     const bool blocks = token_block_info(format.type) != nullptr;
     const int64_t bytes = blocks ? block_bytes(format, dim) : bytes_of(format.type, dim);
     const int64_t lines = (bytes + kLine - 1) / kLine, step = blocks ? kBlockTokens : 1;
-    for (int64_t i = 0; i < kLines; ++i) {
-        const char* const line = rows.rows[i / lines * step] + i % lines * kLine;
-        rows.near ? _mm_prefetch(line, _MM_HINT_T0) : _mm_prefetch(line, _MM_HINT_T1);
+    for (int64_t i = 0, row = 0, line = 0; i < kLines; ++i) {
+        const char* const at = rows.rows[row] + line * kLine;
+        rows.near ? _mm_prefetch(at, _MM_HINT_T0) : _mm_prefetch(at, _MM_HINT_T1);
+        if (++line == lines) line = 0, row += step;
     }
 }
 
