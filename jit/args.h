@@ -28,10 +28,11 @@ constexpr int kMostWidth = 8, kMostNumbers = kBlock * kMostWidth;
 
 // Numbers become words of 15 bits and a sign, relative to the largest of a list, which counts for at least
 // kLeastTop: what is below weighs nothing, and its inverse is finite.
-constexpr float kLargestWord = 32767;
-// Three digits: w = 65536 high + 256 middle + low, the lower two -128 .. 127, and room for rounding.
-constexpr float kLargestOfThree = 127 * 65536;
-constexpr float kLeastTop = 1e-30f;
+constexpr float kLargestWord = 32767, kLeastTop = 1e-30f;
+// The largest number of so many digits, w = 256 * high + low or 256 * (256 * high + middle) + low, all signed
+// bytes; a little below what they hold, as a float that is brought to it may be rounded up.
+constexpr int largest_digits(int digits) { return 127 << 8 * (digits - 1); }
+constexpr float kLargestOfThree = float(largest_digits(3));
 
 struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32
     const char* const*

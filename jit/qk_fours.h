@@ -19,10 +19,6 @@ inline bool takes_fours(const RowKey& key) {
            (key.bytes() && has_fours(key.format, *key.target));
 }
 
-// The largest number of so many digits, w = 256 * high + low or 256 * (256 * high + middle) + low, all signed
-// bytes; a little below what they hold, as a float that is brought to it may be rounded up.
-constexpr int largest_digits(int digits) { return 127 << 8 * (digits - 1); }
-
 // What the kernel takes of a query row (args.h: QkArgs).
 //
 // A chunk is a vector of a key row (jit/byte_loader.h), whose lane 4 i + j is dword j of 128 bits i. Fours of

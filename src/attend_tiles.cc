@@ -115,10 +115,9 @@ void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, cons
     const int64_t of_group = (plan.spec.Dv / of_groups + jit::kValuePanel - 1) / jit::kValuePanel;
     const bool floats = plan.pack.value_products == jit::Products::floats;
     const int64_t stride = floats ? jit::kPanelStride : jit::kPairPanelStride;
-    const int64_t step = s.ahead->empty() ? panels : std::min<int64_t>(2, of_group);
     for (int64_t at = 0, end = 0; at < panels; at = end) {
         const int64_t group = at / of_group, next_group = (group + 1) * of_group;
-        end = std::min(s.ahead->empty() ? panels : std::min(at + step, next_group), panels);
+        end = s.ahead->empty() ? panels : std::min({at + 2, next_group, panels});
         s.ahead->fetch(panels + at, panels + end, 2 * panels);
         const int16_t* const weights = s.weights + group * jit::kTileKeys * panel.lanes;
         kernels.pv({kernels.weights ? static_cast<const void*>(weights) : s.scores, s.values + at * stride,
