@@ -29,6 +29,9 @@ constexpr int kMostWidth = 8, kMostNumbers = kBlock * kMostWidth;
 // Numbers become words of 15 bits and a sign, relative to the largest of a list, which counts for at least
 // kLeastTop: what is below weighs nothing, and its inverse is finite.
 constexpr float kLargestWord = 32767, kLeastTop = 1e-30f;
+// Numbers that share a factor are rounded relative to their largest, or to this share of the row's: what is
+// smaller adds next to nothing to a score.
+constexpr float kLeastShare = 1 / 1024.f;
 // The largest number of so many digits, w = 256 * high + low or 256 * (256 * high + middle) + low, all signed
 // bytes; a little below what they hold, as a float that is brought to it may be rounded up.
 constexpr int largest_digits(int digits) { return 127 << 8 * (digits - 1); }
@@ -64,6 +67,13 @@ struct QkArgs {
     int64_t count;            // keys, a multiple of kKeyPadding
     NextRows next;
     float* numbers;  // [kMostNumbers][L], scratch of kernels that take the query rows in several passes
+};
+
+struct QueryFoursArgs {  // a query row -> what QK of keys in fours takes of it (QkArgs)
+    const float* row;    // [chunks][parts][4 L] and one more, which is read; 0 behind the row's elements
+    int8_t* bytes;       // [vectors][4 L]
+    int32_t* starts;     // [starts][L]
+    float* factors;      // of bytes [sums][L], of digits one
 };
 
 // What softmax needs to know of one query row.

@@ -5,6 +5,7 @@
 #include "jit/pack.h"
 #include "jit/pv.h"
 #include "jit/qk.h"
+#include "jit/query_fours.h"
 #include "jit/scales.h"
 #include "jit/softmax.h"
 #include "jit/tile_bias.h"
@@ -67,9 +68,17 @@ Status make_token_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kern
         &kernels->pv);
 }
 
+Status make_query_fours(CodeCache& cache, RowKey keys, DecodeKernels* kernels) {
+    keys.rows = 0;
+    return make(
+        cache, keys.name("query_fours"), [&](auto* code) { return generate_query_fours(keys, code); },
+        &kernels->query_fours);
+}
+
 Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
     QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
     kernels->query = keys.products;
+    if (takes_fours(keys)) QUIRE_TRY(make_query_fours(cache, keys, kernels));
     return make(
         cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk);
 }

@@ -28,6 +28,7 @@ private:
 struct DecodeKernels {  // few query rows against a block of cache rows; for one number of rows
     Kernel<ScalesArgs> key_scales, value_scales;  // empty where the format has none
     Products query = Products::floats;            // what qk takes
+    Kernel<QueryFoursArgs> query_fours;           // empty where that is nothing in fours
     Kernel<QkArgs> qk;
     Kernel<SoftmaxArgs> softmax;
     Kernel<WeightsArgs> weights;  // empty where pv takes probabilities

@@ -75,9 +75,6 @@ struct QueryBytes {
 };
 // The same of [key_stride] floats, in AttentionPlan::byte_order; each lane has a factor of its own.
 void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBytes& to);
-// The same as jit/qk_fours.h says: [vectors], [sums][L]. Factors of bytes are [sums][L]; of two bytes there
-// is one.
-void query_to_fours(const jit::FoursForm& form, const float* query, const QueryBytes& to);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 

@@ -4,10 +4,29 @@
 
 #include "jit/byte_loader.h"
 #include "src/attend.h"
-#include "src/attend_query_largest.h"
 
 namespace quire {
 namespace {
+
+constexpr float kLargestByte = 127;
+
+__m128 magnitude(__m128 x) { return _mm_andnot_ps(_mm_set1_ps(-0.f), x); }
+
+// The largest magnitude of `count` numbers, a multiple of 4, at least kLeastTop; poison: 0, or NaN where NaN
+// or Inf is among them.
+float largest_of(const float* row, int count, float* poison) {
+    __m128 tops = _mm_set1_ps(jit::kLeastTop), poisons = _mm_setzero_ps();
+    for (int d = 0; d < count; d += 4) {
+        const __m128 x = _mm_loadu_ps(row + d);
+        tops = _mm_max_ps(tops, magnitude(x));
+        poisons = _mm_add_ps(poisons, _mm_mul_ps(x, _mm_setzero_ps()));
+    }
+    float top[4], p[4];
+    _mm_storeu_ps(top, tops);
+    _mm_storeu_ps(p, poisons);
+    *poison = (p[0] + p[1]) + (p[2] + p[3]);
+    return std::max(std::max(top[0], top[1]), std::max(top[2], top[3]));
+}
 
 // Four lists of four numbers to the maxima (sums) of each.
 __m128 largest_of_each(__m128* v) {
@@ -91,7 +110,7 @@ void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBy
     float ordered[kMostHeadDim + 128], tops[128], inverses[128], poison = 0;
     for (int i = 0; i < count; ++i)
         ordered[i] = plan.byte_order[size_t(i)] < 0 ? 0 : query[plan.byte_order[size_t(i)]];
-    const float least = std::max(jit::kLeastTop, largest_of(ordered, count, &poison) * kLeastShare);
+    const float least = std::max(jit::kLeastTop, largest_of(ordered, count, &poison) * jit::kLeastShare);
     for (int list = 0; list < lists; list += span)
         find_tops(ordered + list * lanes * 4, std::min(span, lists - list), lanes, least,
                   tops + list / span * lanes);

@@ -60,17 +60,17 @@ Layout layout_of(const AttentionPlan& plan, int64_t rows) {
     return {sizes_of(plan, plan.decode[rows].query), rows};
 }
 
-void prepare_row(const AttentionPlan& plan, jit::Products products, const float* row, size_t r,
+void prepare_row(const AttentionPlan& plan, const jit::DecodeKernels& kernels, const float* row, size_t r,
                  const Layout& at, float* memory) {
     char* const query = reinterpret_cast<char*>(memory) + r * at.sizes.query;
     float* const factors = memory + at.factors + r * at.sizes.factors;
     auto* const starts = reinterpret_cast<int32_t*>(memory + at.starts) + r * at.sizes.starts;
-    const QueryBytes bytes{reinterpret_cast<int8_t*>(query), starts, factors};
-    if (const jit::FoursForm* fours = fours_of(plan, products))
-        query_to_fours(*fours, row, bytes);
-    else if (products == jit::Products::bytes)
-        query_to_bytes(plan, row, bytes);
-    else if (products == jit::Products::words)
+    auto* const bytes = reinterpret_cast<int8_t*>(query);
+    if (kernels.query_fours)
+        kernels.query_fours({row, bytes, starts, factors});
+    else if (kernels.query == jit::Products::bytes)
+        query_to_bytes(plan, row, {bytes, starts, factors});
+    else if (kernels.query == jit::Products::words)
         *factors = query_to_words(plan, row, reinterpret_cast<int16_t*>(query));
     else
         std::copy(row, row + plan.key_stride, reinterpret_cast<float*>(query));
@@ -85,11 +85,11 @@ QueryRows prepare_query(const AttentionPlan& plan, const AttentionProblem& p, co
     const int64_t rows = item.row_end - item.row_begin;
     const Layout layout = layout_of(plan, rows);
     const float factor = query_factor(plan.spec);
-    float row[kMostHeadDim + 16] = {};  // padded to whole vectors
+    float row[kMostHeadDim + 16] = {};  // padded to whole chunks, and more to be read
     for (int64_t r = 0; r < rows; ++r) {
         load_numbers(plan.spec.type, query_at(p, item, item.row_begin + r), plan.spec.D, row);
         for (int d = 0; d < plan.spec.D; ++d) row[d] *= factor;
-        prepare_row(plan, plan.decode[rows].query, row, size_t(r), layout, memory);
+        prepare_row(plan, plan.decode[rows], row, size_t(r), layout, memory);
     }
     return layout.rows(memory);
 }

@@ -9,6 +9,7 @@
 #include "jit/pack.h"
 #include "jit/pv.h"
 #include "jit/qk.h"
+#include "jit/query_fours.h"
 #include "jit/scales.h"
 #include "jit/softmax.h"
 #include "jit/tile_bias.h"
@@ -114,6 +115,10 @@ TEST_F(Decode, RowKernels) {
                     check("tile_qk", bytes, jit::generate_tile_qk_bytes);
                     check("tile_query", bytes, jit::generate_tile_query);
                 }
+                for (const jit::Products products :
+                     {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
+                    if (jit::has_fours(format, *target))
+                        check("query_fours", {target, format, dim, 0, products}, jit::generate_query_fours);
                 if (key.groups() > 0) check("scales", key, jit::generate_scales);
                 for (int rows : kRows) {
                     key.rows = rows;

@@ -84,7 +84,9 @@ RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flus
         const auto start_of = [&](size_t i, size_t chain) {  // of its lane
             return (lane_of(i) / lanes * chains + chain) * lanes + lane_of(i) % lanes;
         };
-        std::vector<float> tops(starts.size(), 1e-3f);
+        float least = 1e-30f;
+        for (int d = 0; d < key.dim; ++d) least = std::max(least, std::fabs(row[d]) / 1024);
+        std::vector<float> tops(starts.size(), least);
         for (size_t i = 0; i < form.order.size(); ++i)
             if (form.order[i] >= 0)
                 tops[factor_of(i)] = std::max(tops[factor_of(i)], std::fabs(row[form.order[i]]));

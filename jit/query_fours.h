@@ -1,0 +1,13 @@
+// One query row as jit/qk_fours.h takes it: rounded to one byte an element, or two or three, each dword of
+// them in place for four keys.
+#pragma once
+#include <vector>
+
+#include "jit/qk_fours.h"
+
+namespace quire::jit {
+
+// void(const QueryFoursArgs*)
+Status generate_query_fours(const RowKey& keys, std::vector<uint8_t>* code);
+
+}  // namespace quire::jit
