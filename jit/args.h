@@ -160,6 +160,17 @@ struct TokenPlaceArgs {  // plain rows into one block
 // number: of it + the sum, which is below 2^22.
 constexpr float kByteTileZero = 12582912;  // 3 * 2^22
 
+// Lines of memory that the products of tiles ask for into the second-level cache, one at a time all through
+// their work: a processor tracks only so many misses at once, and waits when there are more.
+constexpr uintptr_t kWritten = 1;
+struct LineRun {
+    uintptr_t begin, end;  // begin: of a line, + kWritten where it is going to be written
+};
+struct LinesAhead {
+    uintptr_t line, end;  // the line to ask for next, and the end of its run
+    const LineRun* next;  // the runs that follow; behind the last one: {0, 0}
+};
+
 struct TileQkArgs {
     // float [D][W * L], int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle), or bfloat16 the same,
     // in order, where a last one without another lies beside a 0; or of bytes int8_t [D / 4][W * L][4]
@@ -174,6 +185,7 @@ struct TileQkArgs {
     int64_t count;         // keys, a multiple of kTileStep
     const float* scales;   // [N][scale stride], of words and bytes
     const float* factors;  // [W * L] of the query's words, or three bytes
+    LinesAhead* ahead;     // advanced
 };
 
 // Rows of numbers <-> columns, query rows in the lanes; one vector of rows.
@@ -235,10 +247,10 @@ struct TilePvArgs {
     const float* rescale;       // [W * L]
     float* output;              // [Dv rounded up to 8][W * L] accumulated
     int64_t count;              // keys, exact; of pairs: a multiple of kKeyPadding
-    int64_t panels;             // of kValuePanel values, from where values and output (words: weights and
-                                // tops, of their group) point; begun within a group: none of the next
+    int64_t panels;             // of kValuePanel values: all
     const float* factors;       // [W * L] of the weights
     const float* tops;          // [groups]: the largest scales
+    LinesAhead* ahead;          // advanced
 };
 
 // ---- append and merge ----

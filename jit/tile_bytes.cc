@@ -96,6 +96,7 @@ private:
         for (int span = 0; span < form_.part / kByteTileSpan; ++span) {
             emit_span(first, span);
             emit_factors(first, span);
+            ask_ahead(kByteTileSpan / 4);
         }
         emit_scaled(first / scale_group(key_.format));
     }
@@ -200,6 +201,7 @@ private:
         L(each);
         for (int i = 0; i < straight; i += 4) emit_four(acc_, row_ + i / 4 * panel_bytes(), four_ + i);
         add(row_, straight / 4 * panel_bytes());
+        ask_ahead(straight / 4);
         if (straight == form_.part) return;
         add(four_, straight);
         dec(turns_);

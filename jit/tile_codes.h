@@ -26,6 +26,7 @@ protected:
         mov(scales_, ptr[args() + offsetof(TileQkArgs, scales)]);
         mov(scores_, ptr[args() + offsetof(TileQkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(TileQkArgs, count)]);
+        ahead_.begin(args() + offsetof(TileQkArgs, ahead));
         Label each_tile;
         L(each_tile);
         mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
@@ -39,6 +40,7 @@ protected:
         add(scores_, n_ * panel_bytes());
         sub(count_, n_);
         jnz(each_tile, T_NEAR);
+        ahead_.end(args() + offsetof(TileQkArgs, ahead));
         end();
     }
 

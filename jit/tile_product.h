@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "jit/emitter.h"
+#include "jit/tile_ahead.h"
 
 namespace quire::jit {
 
@@ -19,7 +20,8 @@ protected:
           loaded_(broadcasts(vecs, spare) < broadcasts(vecs - 1, spare) ? vecs - 1 : vecs),
           n_(broadcasts(loaded_, spare)),
           acc_(Emitter::vecs("acc", n_ * vecs)),
-          rows_(Emitter::vecs("rows", loaded_)) {}
+          rows_(Emitter::vecs("rows", loaded_)),
+          ahead_(*this) {}
 
     const Vec& acc(int n, int w) const { return acc_[size_t(n * vecs_ + w)]; }
     int panel_bytes() const { return vecs_ * vec_bytes(); }  // one row of the lane operand
@@ -45,6 +47,9 @@ protected:
         }
     }
 
+    // Lines to go with so many steps.
+    void ask_ahead(int steps) { ahead_.some(steps * n_ * vecs_); }
+
     const int vecs_;
 
 private:
@@ -61,6 +66,7 @@ private:
 protected:
     const int loaded_, n_;
     const std::vector<Vec> acc_, rows_;
+    TileAhead ahead_;
 };
 
 }  // namespace quire::jit

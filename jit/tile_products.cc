@@ -34,6 +34,7 @@ public:
         mov(keys_, ptr[args() + offsetof(TileQkArgs, keys)]);
         mov(scores_, ptr[args() + offsetof(TileQkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(TileQkArgs, count)]);
+        ahead_.begin(args() + offsetof(TileQkArgs, ahead));
         Label each_tile;
         L(each_tile);
         {
@@ -48,6 +49,7 @@ public:
         add(scores_, n_ * panel_bytes());
         sub(count_, n_);
         jnz(each_tile, T_NEAR);
+        ahead_.end(args() + offsetof(TileQkArgs, ahead));
         end();
     }
 
@@ -64,6 +66,7 @@ private:
             mov(left_, whole);
             L(each);
             emit_unrolled(kUnroll);
+            ask_ahead(kUnroll);
             dec(left_);
             jnz(each, T_NEAR);
         }
@@ -93,6 +96,7 @@ public:
         mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
         mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
         mov(panels_, ptr[args() + offsetof(TilePvArgs, panels)]);
+        ahead_.begin(args() + offsetof(TilePvArgs, ahead));
         Label each_panel;
         L(each_panel);
         for (int d = 0; d < kValuePanel; d += n_) emit_dims(d);
@@ -100,10 +104,13 @@ public:
         add(panel_, (key_.bfloats() ? kPairPanelStride : kPanelStride) * 4);
         dec(panels_);
         jnz(each_panel, T_NEAR);
+        ahead_.end(args() + offsetof(TilePvArgs, ahead));
         end();
     }
 
 private:
+    static constexpr int kUnroll = 4;
+
     RegExp output_at(int d, int w) const { return output_ + d * panel_bytes() + w * vec_bytes(); }
 
     void emit_dims(int d) {
@@ -116,15 +123,32 @@ private:
         mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         lea(value_, ptr[panel_ + d * 4]);
-        Label each_key;
-        L(each_key);
-        emit_numbers(probabilities_, [&](int n) { return value_ + n * 4; });
-        add(probabilities_, panel_bytes());
-        add(value_, kValuePanel * 4);
+        Label several, single, done;
+        L(several);
+        sub(count_, kUnroll * key_.numbers_a_lane());
+        jl(single, T_NEAR);
+        emit_keys(kUnroll);
+        ask_ahead(kUnroll);
+        jmp(several, T_NEAR);
+        L(single);
+        add(count_, kUnroll * key_.numbers_a_lane());
+        Label each;
+        L(each);
         sub(count_, key_.numbers_a_lane());
-        jnz(each_key, T_NEAR);
+        jl(done, T_NEAR);
+        emit_keys(1);
+        jmp(each, T_NEAR);
+        L(done);
         for (int n = 0; n < n_; ++n)
             for (int w = 0; w < vecs_; ++w) vmovups(ptr[output_at(d + n, w)], acc(n, w));
+    }
+
+    void emit_keys(int keys) {  // or pairs
+        for (int i = 0; i < keys; ++i)
+            emit_numbers(probabilities_ + i * panel_bytes(),
+                         [&](int n) { return value_ + (i * kValuePanel + n) * 4; });
+        add(probabilities_, keys * panel_bytes());
+        add(value_, keys * kValuePanel * 4);
     }
 
     const Gpr output_ = gpr("output"), panel_ = gpr("panel"), panels_ = gpr("panels"),

@@ -32,6 +32,8 @@ public:
     }
 
 private:
+    static constexpr int kOfLines = 8;  // elements between them
+
     int row_bytes() const { return key_.tile_lanes() * 4; }
     int turn() const override { return std::lcm(scale_group(key_.format), 4 * lanes()); }
 
@@ -52,7 +54,8 @@ private:
 
     // Four elements are a lane of both vectors of their chunk.
     void emit_group(int begin, int count) {
-        for (int element = begin; element < begin + count; element += 4)
+        for (int element = begin; element < begin + count; element += 4) {
+            if (element % kOfLines == 0) ask_ahead(kOfLines / 2);
             for (int half = 0; half < 2; ++half) {
                 const int lane = element / 4;
                 const int pair = lane / lanes() * 2 * lanes() + half * lanes() + lane % lanes();
@@ -64,6 +67,7 @@ private:
                         first ? vpmaddwd(sum, words, row) : dot_words(sum, words, row);
                     });
             }
+        }
     }
 
     // Where the query has the elements of a pair of the keys' words.
@@ -113,6 +117,7 @@ public:
         mov(group_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
         mov(tops_, ptr[args() + offsetof(TilePvArgs, tops)]);
         mov(left_, ptr[args() + offsetof(TilePvArgs, panels)]);
+        ahead_.begin(args() + offsetof(TilePvArgs, ahead));
         Label each_group, each_panel, done;
         L(each_group);
         mov(panels_, (key_.dim / key_.groups() + kValuePanel - 1) / kValuePanel);
@@ -128,11 +133,13 @@ public:
         add(tops_, 4);
         jmp(each_group, T_NEAR);
         L(done);
+        ahead_.end(args() + offsetof(TilePvArgs, ahead));
         end();
     }
 
 private:
     static constexpr int kUnroll = kKeyPadding / 2;  // pairs
+    static constexpr int kOfLines = 4;               // pairs between them
 
     void emit_dims(int d) {
         stage("dims");
@@ -142,12 +149,14 @@ private:
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         Label each_pair;
         L(each_pair);
-        for (int i = 0; i < kUnroll; ++i)
+        for (int i = 0; i < kUnroll; ++i) {
             emit_step(
                 weights_ + i * panel_bytes(), [&](int n) { return value_ + (i * kValuePanel + n) * 4; },
                 [&](const Vec& sum, const Vec& words, const Xbyak::Operand& row) {
                     dot_words(sum, words, row);
                 });
+            if (i % kOfLines == kOfLines - 1) ask_ahead(kOfLines);
+        }
         add(weights_, kUnroll * panel_bytes());
         add(value_, kUnroll * kValuePanel * 4);
         sub(count_, kKeyPadding);

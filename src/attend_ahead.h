@@ -1,69 +1,55 @@
-// Rows of memory that are to be in the caches later: asked for a few at a time, between other work, as a
-// processor tracks only so many misses at once.
+// Memory that is to be in the caches later: the products of tiles ask for its lines all through their work
+// (jit/args.h: LinesAhead).
 #pragma once
 #include <algorithm>
 #include <cstdint>
 
-namespace quire {
+#include "jit/args.h"
 
-// The line at `at` is going to be written.
-inline void prefetch_to_write(const void* at) {
-    asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(at)));
-}
+namespace quire {
 
 class Ahead {
 public:
-    enum class Use { read, write };
-
-    void clear() { lists_ = rows_ = 0; }
-    bool empty() const { return rows_ == 0; }
-    // `bytes` from each of `count` addresses on; the list is read until clear().
-    void add(const char* const* rows, int64_t count, int64_t bytes, Use use) {
-        if (count <= 0 || lists_ == kMost) return;
-        list_[lists_++] = {rows, count, bytes, use};
-        rows_ += count;
+    void clear() { runs_ = 0; }
+    // `bytes` from each of `count` addresses on. What there is no room for is left out. use: jit::kWritten
+    // where they are going to be written.
+    template <typename Row>
+    void add(const Row* const* rows, int64_t count, int64_t bytes, uintptr_t use = 0) {
+        for (int64_t i = 0; i < count && runs_ < kMost; ++i) {
+            const auto row = reinterpret_cast<uintptr_t>(rows[i]);
+            const uintptr_t begin = row / kLine * kLine + use, end = row + uintptr_t(bytes);
+            jit::LineRun& last = run_[runs_ > 0 ? runs_ - 1 : 0];
+            const bool follows = runs_ > 0 && begin >= last.begin && begin < last.end + kLine;
+            if (follows)  // short rows side by side share lines
+                last.end = std::max(last.end, end);
+            else
+                run_[runs_++] = {begin, end};
+        }
     }
-    // The share of steps begin .. end of `steps`.
-    void fetch(int64_t begin, int64_t end, int64_t steps) const {
-        int64_t first = rows_ * begin / steps, left = rows_ * end / steps - first;
-        for (int i = 0; i < lists_ && left > 0; ++i) {
-            const List& list = list_[i];
-            const int64_t taken = std::clamp<int64_t>(list.count - first, 0, left);
-            fetch(list, first, taken);
-            first = std::max<int64_t>(first - list.count, 0);
-            left -= taken;
+
+    // For kernels, from the first line on. There always is one, which may be asked for again and again.
+    jit::LinesAhead* begin() {
+        run_[runs_] = {0, 0};
+        state_ = {reinterpret_cast<uintptr_t>(this), 0, run_};
+        return &state_;
+    }
+    // Asks for what they have left.
+    void finish() {
+        while (true) {
+            __builtin_prefetch(reinterpret_cast<const void*>(state_.line), 0, 2);
+            state_.line += kLine;
+            if (state_.line < state_.end) continue;
+            if (state_.next->begin == 0) return;
+            state_ = {state_.next->begin, state_.next->end, state_.next + 1};
         }
     }
 
 private:
-    static constexpr int kMost = 8;
+    static constexpr int kMost = 767;
     static constexpr uintptr_t kLine = 64;
-    struct List {
-        const char* const* rows;
-        int64_t count, bytes;
-        Use use;
-    };
-
-    // Lines that follow each other, of short rows side by side (scales), are asked for once.
-    static void fetch(const List& list, int64_t first, int64_t count) {
-        uintptr_t before = 0;
-        for (int64_t i = first; i < first + count; ++i) {
-            const auto row = reinterpret_cast<uintptr_t>(list.rows[i]);
-            for (uintptr_t line = row / kLine * kLine; line < row + uintptr_t(list.bytes); line += kLine)
-                if (line != before) fetch_line(before = line, list.use);
-        }
-    }
-    static void fetch_line(uintptr_t line, Use use) {
-        const void* const at = reinterpret_cast<const void*>(line);
-        if (use == Use::write)
-            prefetch_to_write(at);
-        else
-            __builtin_prefetch(at, 0, 2);  // into the second level
-    }
-
-    List list_[kMost];
-    int lists_ = 0;
-    int64_t rows_ = 0;
+    jit::LineRun run_[kMost + 1];
+    int runs_ = 0;
+    jit::LinesAhead state_;
 };
 
 }  // namespace quire

@@ -6,11 +6,15 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/attend_ahead.h"
 #include "src/attend_query_rows.h"
 
 namespace quire {
 namespace {
+
+// The line at `at` is going to be written.
+void prefetch_to_write(const void* at) {
+    asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(at)));
+}
 
 constexpr int kBlock = jit::kBlock;
 

@@ -58,26 +58,24 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     return s;
 }
 
-// What panel `index` asks for while it computes its scores: its share of the next tile, the queries of the
+// What panel `index` asks for while it computes: its share of the next tile, the queries of the
 // next panel, and its own output's lines before they are written.
 void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, const TileState& s) {
     const AttentionSpec& spec = plan.spec;
     const Panel& panel = s.panels[index];
     s.ahead->clear();
-    if (is_last_tile)
-        s.ahead->add(panel.outputs, panel.rows, bytes_of(spec.type, spec.Dv), Ahead::Use::write);
+    if (is_last_tile) s.ahead->add(panel.outputs, panel.rows, bytes_of(spec.type, spec.Dv), jit::kWritten);
     if (index + 1 < s.num_panels && !s.panels[index + 1].begun) {
         const Panel& next = s.panels[index + 1];
-        s.ahead->add(next.queries, next.rows, bytes_of(spec.type, spec.D), Ahead::Use::read);
+        s.ahead->add(next.queries, next.rows, bytes_of(spec.type, spec.D));
     }
     const int64_t first = s.next->count * index / s.num_panels,
                   rows = s.next->count * (index + 1) / s.num_panels - first;
     const auto add = [&](const char* const* list, const char* const* scales, const quire_format& format,
                          int dim) {
-        s.ahead->add(list + first, rows, bytes_of(format.type, dim), Ahead::Use::read);
+        s.ahead->add(list + first, rows, bytes_of(format.type, dim));
         if (is_quantised(format))
-            s.ahead->add(scales + first, rows, bytes_of(format.scale_type, dim / format.quant_group),
-                         Ahead::Use::read);
+            s.ahead->add(scales + first, rows, bytes_of(format.scale_type, dim / format.quant_group));
     };
     if (!plan.pack.key_rows) add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
     if (!plan.pack.value_rows) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
@@ -91,39 +89,15 @@ void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t ind
     const int64_t first = is_last ? s.next->begin : begin, in_tile = is_last ? s.next->count : tile_count;
     const int64_t count = std::min(in_tile, next.any.end - first);
     if (count <= 0 || !list_mask_rows(p, item, next, first, s.mask_rows)) return;
-    s.ahead->add(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)), Ahead::Use::read);
-}
-
-// Both products in steps, between which rows are asked for: the first half of them, then the other. A panel
-// that is alone asks for all of a tile, and takes shorter steps.
-void score_panel(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel,
-                 int64_t count, const TileState& s) {
-    const int64_t step = s.ahead->empty() ? count : s.num_panels == 1 ? 8 : 16;
-    for (int64_t key = 0; key < count; key += step) {
-        const int64_t end = std::min(key + step, count);
-        s.ahead->fetch(key, end, 2 * count);
-        kernels.qk({panel.query, s.keys + key * plan.tile_key_lanes, s.scores + key * panel.lanes, end - key,
-                    s.key_scales + key * plan.key_scale_stride, panel.factors});
-    }
+    s.ahead->add(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)));
 }
 
 void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel, int64_t count,
-                const TileState& s) {
+                const TileState& s, jit::LinesAhead* ahead) {
     const int64_t panels = (plan.spec.Dv + jit::kValuePanel - 1) / jit::kValuePanel;
     if (kernels.weights) kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, count});
-    const int of_groups = std::max(1, plan.tile_weight_groups);  // panels of one have weights of their own
-    const int64_t of_group = (plan.spec.Dv / of_groups + jit::kValuePanel - 1) / jit::kValuePanel;
-    const bool floats = plan.pack.value_products == jit::Products::floats;
-    const int64_t stride = floats ? jit::kPanelStride : jit::kPairPanelStride;
-    for (int64_t at = 0, end = 0; at < panels; at = end) {
-        const int64_t group = at / of_group, next_group = (group + 1) * of_group;
-        end = s.ahead->empty() ? panels : std::min({at + 2, next_group, panels});
-        s.ahead->fetch(panels + at, panels + end, 2 * panels);
-        const int16_t* const weights = s.weights + group * jit::kTileKeys * panel.lanes;
-        kernels.pv({kernels.weights ? static_cast<const void*>(weights) : s.scores, s.values + at * stride,
-                    s.rescale, panel.output + at * jit::kValuePanel * panel.lanes, count, end - at,
-                    s.weight_factors, s.tops + group});
-    }
+    kernels.pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.values, s.rescale,
+                panel.output, count, panels, s.weight_factors, s.tops, ahead});
 }
 
 void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t index,
@@ -149,13 +123,15 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (view.bias) load_bias_columns(plan, p, item, panel, begin, count, s);
     look_ahead(plan, index, begin + tile_count >= panel.any.end, s);
     if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
-    score_panel(plan, kernels, panel, whole(jit::kTileStep), s);
+    jit::LinesAhead* const ahead = s.ahead->begin();
+    kernels.qk({panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors, ahead});
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
                                 s.rescale, pairs ? padded : count, plain, cap_factor(plan.spec)});
     if (p.dropout) drop_panel(plan, p, item, panel, begin, count, s);
     if (kernels.weights) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
-    add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, s);
+    add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, s, ahead);
+    s.ahead->finish();
 }
 
 // Makes scales relative to the largest of their group in the tile. As integers, bits of larger magnitudes are

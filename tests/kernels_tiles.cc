@@ -69,10 +69,14 @@ public:
     };
 
     Result run(const Surroundings& around) {
+        runs_ = GuardedBuffer::of(
+            std::vector<jit::LineRun>{{4096 + jit::kWritten, 4096 + 300}, {8192, 8193}, {0, 0}}, flush_);
+        ahead_ = GuardedBuffer::of(std::vector<jit::LinesAhead>{{64, 100, runs_.as<jit::LineRun>()}}, flush_);
         GuardedBuffer output = array(size_t(panels() * jit::kValuePanel * lanes_), 0.f, flush_),
                       max = array(size_t(lanes_), -INFINITY, flush_),
                       sum = array(size_t(lanes_), 0.f, flush_);
         attend_tile(0, kFirst, around, output, max, sum);
+        check_ahead();
         attend_tile(kFirst, kSecond, around, output, max, sum);
         return {output.bytes(), max.bytes(), sum.bytes()};
     }
@@ -122,6 +126,13 @@ private:
     // What tiles hold of a number.
     static float number(const jit::RowKey& key, float x) {
         return key.bfloats() ? bfloat_to_float(float_to_bfloat(x)) : x;
+    }
+
+    // The products have gone on from line to line, and stay with the last one: a tile has more steps than
+    // these lines.
+    void check_ahead() const {
+        EXPECT_EQ(ahead_.as<jit::LinesAhead>()->line, 8192u) << setup_.name();
+        EXPECT_EQ(ahead_.as<jit::LinesAhead>()->next, runs_.as<jit::LineRun>() + 2) << setup_.name();
     }
 
     // Keys that row r sees of the tile at `first`.
@@ -229,7 +240,7 @@ private:
             kernels_.qk,
             {key_.products == jit::Products::floats ? query_.data() : rounded_.data(), tile.keys.data(),
              scores.as<float>(), (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
-             tile.key_scales.as<float>(), factors_.as<float>()},
+             tile.key_scales.as<float>(), factors_.as<float>(), ahead_.as<jit::LinesAhead>()},
             around.entry);
         poisoned_call<jit::TileSoftmaxArgs>(
             masked ? kernels_.softmax_masked : kernels_.softmax,
@@ -241,7 +252,7 @@ private:
             return poisoned_call<jit::TilePvArgs>(
                 kernels_.pv,
                 {scores.as<float>(), tile.values.data(), rescale.as<float>(), output.as<float>(),
-                 value_.bfloats() ? padded : count, panels(), nullptr, nullptr},
+                 value_.bfloats() ? padded : count, panels(), nullptr, nullptr, ahead_.as<jit::LinesAhead>()},
                 around.entry);
         std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
         GuardedBuffer weights = array(size_t(value_.groups() * jit::kTileKeys / 2 * lanes_), around.scratch,
@@ -255,7 +266,7 @@ private:
         poisoned_call<jit::TilePvArgs>(
             kernels_.pv,
             {weights.data(), tile.values.data(), rescale.as<float>(), output.as<float>(), padded, panels(),
-             factors.as<float>(), tops.as<float>()},
+             factors.as<float>(), tops.as<float>(), ahead_.as<jit::LinesAhead>()},
             around.entry);
     }
 
@@ -265,7 +276,7 @@ private:
     const int lanes_;
     Random random_;
     const KernelRows keys_, values_;
-    GuardedBuffer query_, rounded_, factors_;
+    GuardedBuffer query_, rounded_, factors_, runs_, ahead_;
     std::vector<float> bias_, slope_;
     jit::PackKernels pack_;
     jit::TileKernels kernels_;
