@@ -82,6 +82,9 @@ public:
     // Until drop_held().
     void hold_lanes(const std::vector<int>& index, int spare);
     void hold_nibbles(int spare);
+    void hold_splats(const std::vector<float>& values, int spare);  // of the next two
+    void load_splat(const Vec& v, float value);
+    void multiply_add(const Vec& acc, const Vec& x, float value);  // acc = acc * x + value
     void drop_held();
     // The same of lanes first, first + 4 .. (first < 4), on targets with 512 bits; the others stay.
     void load_lanes_of_four(const Vec& v, const RegExp& at, const std::vector<int>& index, int first);
@@ -130,10 +133,14 @@ public:
     // The dword at `low` in the lower half of the lanes, that at `high` in the upper; `same`: both addresses
     // are one.
     void broadcast_halves(const Vec& v, const RegExp& low, const RegExp& high, bool same);
-    void round_nearest(const Vec& d, const Vec& s);
-    // x = p * 2^n for integral n (as float); clobbers n. n >= lowest_exponent(), which gives 0 for p below 2.
-    void scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& n);
-    float lowest_exponent() const { return is_512() ? -160.f : -127.f; }
+    // x = part + whole, part in 0..1; of vectors step by step, each with a spare register. For -Inf whole is
+    // what makes 2^x 0.
+    struct Power {
+        Vec part, whole;
+    };
+    std::vector<Power> split_powers(const std::vector<Vec>& x, const std::vector<Vec>& spare);
+    // x = p * 2^whole, for p in 1..2; clobbers whole.
+    void scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& whole);
     // v = begin <= index < end ? v : otherwise (int32 lanes).
     void keep_in_range(const Vec& v, const Vec& index, const Xbyak::Operand& begin, const Xbyak::Operand& end,
                        const Xbyak::Operand& otherwise);

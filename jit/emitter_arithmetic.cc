@@ -53,16 +53,30 @@ void Emitter::broadcast_halves(const Vec& v, const RegExp& low, const RegExp& hi
              : vinsertf128(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), Xbyak::Xmm(y.getIdx()), 1);
 }
 
-void Emitter::round_nearest(const Vec& d, const Vec& s) {
-    is_512() ? vrndscaleps(d, s, 0) : vroundps(d, s, 0);
+std::vector<Emitter::Power> Emitter::split_powers(const std::vector<Vec>& x, const std::vector<Vec>& spare) {
+    constexpr uint8_t kDown = 1;
+    std::vector<Power> powers;
+    if (is_512()) {  // scalef takes the whole of x
+        for (size_t i = 0; i < x.size(); ++i) vreduceps(spare[i], x[i], kDown);
+        for (size_t i = 0; i < x.size(); ++i) powers.push_back({spare[i], x[i]});
+        return powers;
+    }
+    // The clamp keeps whole + 127 representable, and makes 2^whole 0 below; x is the second source, which is
+    // what max returns for NaN.
+    vmovups(spare[0], splat(-127.f));
+    for (const Vec& v : x) vmaxps(v, spare[0], v);
+    for (size_t i = 0; i < x.size(); ++i) vroundps(spare[i], x[i], kDown);
+    for (size_t i = 0; i < x.size(); ++i) vsubps(x[i], x[i], spare[i]);
+    for (size_t i = 0; i < x.size(); ++i) powers.push_back({x[i], spare[i]});
+    return powers;
 }
 
-void Emitter::scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& n) {
-    if (is_512()) return vscalefps(x, p, n);
-    vcvtps2dq(n, n);
-    vpaddd(n, n, splat_bits(127));
-    vpslld(n, n, 23);
-    vmulps(x, p, n);
+void Emitter::scale_by_power_of_two(const Vec& x, const Vec& p, const Vec& whole) {
+    if (is_512()) return vscalefps(x, p, whole);
+    vcvtps2dq(whole, whole);
+    vpaddd(whole, whole, splat_bits(127));
+    vpslld(whole, whole, 23);
+    vmulps(x, p, whole);
 }
 
 void Emitter::keep_in_range(const Vec& v, const Vec& index, const Xbyak::Operand& begin,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "jit/emitter.h"
+#include "src/half.h"
 
 namespace quire::jit {
 namespace {
@@ -103,6 +104,20 @@ void Emitter::hold(const std::vector<uint32_t>& words, int spare) {
     if (free <= spare || held_.count(words)) return;
     held_[words] = vec("held");
     vmovups(held_[words], constant(words));
+}
+
+void Emitter::hold_splats(const std::vector<float>& values, int spare) {
+    for (const float value : values) hold(std::vector<uint32_t>(size_t(lanes()), float_bits(value)), spare);
+}
+
+void Emitter::load_splat(const Vec& v, float value) {
+    const auto held = held_.find(std::vector<uint32_t>(size_t(lanes()), float_bits(value)));
+    held != held_.end() ? vmovaps(v, held->second) : vmovups(v, splat(value));
+}
+
+void Emitter::multiply_add(const Vec& acc, const Vec& x, float value) {
+    const auto held = held_.find(std::vector<uint32_t>(size_t(lanes()), float_bits(value)));
+    held != held_.end() ? vfmadd213ps(acc, x, held->second) : vfmadd213ps(acc, x, splat(value));
 }
 
 void Emitter::drop_held() {

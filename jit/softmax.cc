@@ -28,12 +28,14 @@ public:
         begin();
         mov(count_, ptr[args() + offsetof(SoftmaxArgs, count)]);
         for_each_row([&] { emit_maxima(); });
+        hold_exp2(*this, Exp2::number, 3 * kTogether);
         for_each_row([&] {
             vbroadcastss(top_, ptr[max_]);
             emit_finite(top_, top_);
             emit_exponentials();
             emit_sum();
         });
+        drop_held();
         end();
     }
 

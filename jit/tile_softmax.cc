@@ -20,7 +20,11 @@ namespace {
 class TileSoftmax : public SoftmaxEmitter {
 public:
     explicit TileSoftmax(const TileSoftmaxKey& key)
-        : SoftmaxEmitter(*key.target, key.scores), tile_(key), vecs_(key.vecs), top_(vecs("top", key.vecs)) {
+        : SoftmaxEmitter(*key.target, key.scores),
+          tile_(key),
+          vecs_(key.vecs),
+          top_(vecs("top", key.vecs)),
+          odd_(vecs("top of odd", key.vecs)) {
         begin();
         mov(count_, ptr[args() + offsetof(TileSoftmaxArgs, count)]);
         emit_all_scores();
@@ -63,16 +67,20 @@ private:
         mov(max, ptr[args() + offsetof(TileSoftmaxArgs, max)]);
         for (int w = 0; w < vecs_; ++w) vmovups(top_[size_t(w)], ptr[row_constant(max, w)]);
         free(max);
+        for (const Vec& v : odd_) vmovups(v, splat(-INFINITY));
         Temp index(*this, "index");
         zero(index);
         mov(score_, ptr[args() + offsetof(TileSoftmaxArgs, scores)]);
         mov(left_, count_);
         if (tile_.masked) mov(left_, ptr[args() + offsetof(TileSoftmaxArgs, plain)]);
         emit_scores(index, false);
-        if (!tile_.masked) return;
-        mov(left_, count_);
-        sub(left_, ptr[args() + offsetof(TileSoftmaxArgs, plain)]);
-        emit_scores(index, true);
+        if (tile_.masked) {
+            mov(left_, count_);
+            sub(left_, ptr[args() + offsetof(TileSoftmaxArgs, plain)]);
+            emit_scores(index, true);
+        }
+        for (int w = 0; w < vecs_; ++w) vmaxps(top_[size_t(w)], odd_[size_t(w)], top_[size_t(w)]);
+        free(odd_);
     }
 
     // Of left_ keys.
@@ -104,7 +112,8 @@ private:
             keep_in_range(score, index, ptr[row_constant(begin_, w)], ptr[row_constant(end_, w)],
                           splat(-INFINITY));
         if (masked || changes_scores()) vmovups(ptr[row_constant(score_, i)], *score);
-        vmaxps(top_[size_t(w)], score, top_[size_t(w)]);  // a NaN score leaves top_ as it is
+        const Vec& top = (i / vecs_ % 2 == 0 ? top_ : odd_)[size_t(w)];
+        vmaxps(top, score, top);  // a NaN score leaves it as it is
     }
 
     void emit_maximum() {
@@ -143,6 +152,7 @@ private:
         if (tile_.bfloats()) mov(pairs, score_);
         // Three registers for each exponential, and one for a pair.
         const int together = 8 * vecs_ + 1 <= num_vecs() ? 2 : 1;
+        hold_exp2(*this, near(), 3 * together * vecs_ + 1);
         for_keys(together, [&](int keys) {
             const std::vector<Vec> p = vecs("p", keys * vecs_);
             for (int i = 0; i < keys * vecs_; ++i) {
@@ -157,6 +167,7 @@ private:
             if (tile_.bfloats() && keys == 2) emit_pairs(p, pairs);
             free(p);
         });
+        drop_held();
         emit_sum(total);
         free(total);
     }
@@ -190,7 +201,7 @@ private:
 
     const TileSoftmaxKey tile_;
     const int vecs_;
-    const std::vector<Vec> top_;
+    const std::vector<Vec> top_, odd_;  // odd: of every second key, where several are taken at a time
     const Gpr count_ = gpr("count"), score_ = gpr("score"), left_ = gpr("left"), begin_ = gpr("begin"),
               end_ = gpr("end"), slope_ = gpr("slope"), distance_ = gpr("distance"), bias_ = gpr("bias");
 };

@@ -36,7 +36,7 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
                  const Item* following, SharedQueries& queries, int64_t merge, Scratch& scratch,
                  States& states);
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                  Scratch& scratch, States& states);
+                  const Item* following, Scratch& scratch, States& states);
 
 // Of a value row, where attend_rows may copy it beside others; 0: never.
 int64_t copied_value_bytes(const AttentionPlan& plan);

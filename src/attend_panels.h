@@ -34,7 +34,10 @@ struct TileState {
     float* spare_row;                   // [Dv], written by lanes without a row
     float* bias_rows;                   // [4][kTileKeys]
     const char** mask_rows;             // [panel lanes]
-    RowAddresses *addresses, *next;     // of this tile and of the next one
+    RowAddresses *addresses, *next;     // of this tile and of the next one, be it the next item's
+    int64_t next_asked;                 // rows of that which have been asked for
+    const char** next_queries;          // [panel lanes] of the next item's first panel
+    int64_t num_next_queries;
     Ahead* ahead;
     TakenRows taken;  // of blocks of tokens: keys, then values
 };

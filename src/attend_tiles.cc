@@ -54,23 +54,27 @@ TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.mask_rows = scratch.array<const char*>(lanes);
     s.addresses = scratch.array<RowAddresses>(1);
     s.next = scratch.array<RowAddresses>(1);
+    s.next_queries = scratch.array<const char*>(lanes);
     s.ahead = scratch.array<Ahead>(1);
     return s;
 }
 
-// What panel `index` asks for while it computes: its share of the next tile, the queries of the
-// next panel, and its own output's lines before they are written.
-void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, const TileState& s) {
+// What panel `index` asks for while it computes: its share of the next tile, the queries of the next panel,
+// and its own output's lines before they are written. Shares of panels that do not see this tile fall to the
+// one after them.
+void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, TileState& s) {
     const AttentionSpec& spec = plan.spec;
     const Panel& panel = s.panels[index];
+    const bool is_last = index + 1 == s.num_panels;
     s.ahead->clear();
     if (is_last_tile) s.ahead->add(panel.outputs, panel.rows, bytes_of(spec.type, spec.Dv), jit::kWritten);
-    if (index + 1 < s.num_panels && !s.panels[index + 1].begun) {
-        const Panel& next = s.panels[index + 1];
+    if (is_last) {
+        s.ahead->add(s.next_queries, s.num_next_queries, bytes_of(spec.type, spec.D));
+    } else if (const Panel& next = s.panels[index + 1]; !next.begun) {
         s.ahead->add(next.queries, next.rows, bytes_of(spec.type, spec.D));
     }
-    const int64_t first = s.next->count * index / s.num_panels,
-                  rows = s.next->count * (index + 1) / s.num_panels - first;
+    const int64_t first = s.next_asked, rows = s.next->count * (index + 1) / s.num_panels - first;
+    s.next_asked += rows;
     const auto add = [&](const char* const* list, const char* const* scales, const quire_format& format,
                          int dim) {
         s.ahead->add(list + first, rows, bytes_of(format.type, dim));
@@ -101,7 +105,7 @@ void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, cons
 }
 
 void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t index,
-                  int64_t begin, int64_t tile_count, const TileState& s) {
+                  int64_t begin, int64_t tile_count, TileState& s) {
     Panel& panel = s.panels[index];
     const int64_t count = std::min(tile_count, panel.any.end - begin);
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
@@ -169,6 +173,27 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     if (pack.value_products == jit::Products::words) relate_scales(plan, rows.padded(), s);
 }
 
+// The item's first tile from `begin` on of which some row sees a key; s.next gets its rows, or none.
+int64_t find_tile(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t begin,
+                  TileState& s) {
+    const int group = plan.spec.group();
+    const auto count = [&] { return std::clamp<int64_t>(item.key_end - begin, 0, plan.tile_keys); };
+    while (begin < item.key_end &&
+           !p.is_seen(item.b, item.row_begin / group, (item.row_end - 1) / group, begin, count()))
+        begin += plan.tile_keys;
+    s.next->count = s.next_asked = s.num_next_queries = 0;
+    if (begin < item.key_end) s.next->set(p.cache, item.b, item.kv_head, begin, count(), 0);
+    return begin;
+}
+
+// What the next item begins with.
+void find_following(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, TileState& s) {
+    find_tile(plan, p, item, item.key_begin, s);
+    s.num_next_queries = std::min<int64_t>(item.row_end - item.row_begin, plan.panel_rows());
+    for (int64_t r = 0; r < s.num_next_queries; ++r)
+        s.next_queries[r] = query_at(p, item, item.row_begin + r);
+}
+
 }  // namespace
 
 size_t scratch_floats(const AttentionPlan& plan) {
@@ -188,36 +213,25 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t panel = lanes * (ks + vs + 7) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
-                         2 * keys * lanes + column_floats(plan) + vs + 4 * jit::kTileKeys + 11 * lanes +
+                         2 * keys * lanes + column_floats(plan) + vs + 4 * jit::kTileKeys + 13 * lanes +
                          max_panels(plan) * (panel + sizeof(Panel) / 4) + 2 * addresses + sizeof(Ahead) / 4 +
                          taken_floats(plan) + 1024;
     return std::max(few, tiles);
 }
 
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                  Scratch& scratch, States& states) {
+                  const Item* following, Scratch& scratch, States& states) {
     TileState s = allocate(plan, scratch);
     make_panels(plan, problem, item, scratch, &s, states);
-    const int group = plan.spec.group();
-    const auto count_at = [&](int64_t begin) {
-        return std::clamp<int64_t>(item.key_end - begin, 0, plan.tile_keys);
-    };
-    // The first tile from `begin` on of which some row sees a key.
-    const auto seen_tile = [&](int64_t begin) {
-        while (begin < item.key_end && !problem.is_seen(item.b, item.row_begin / group,
-                                                        (item.row_end - 1) / group, begin, count_at(begin)))
-            begin += plan.tile_keys;
-        s.next->count = 0;
-        if (begin < item.key_end) s.next->set(problem.cache, item.b, item.kv_head, begin, count_at(begin), 0);
-        return begin;
-    };
-    for (int64_t begin = seen_tile(item.key_begin); begin < item.key_end;) {
+    for (int64_t begin = find_tile(plan, problem, item, item.key_begin, s); begin < item.key_end;) {
         std::swap(s.addresses, s.next);
+        const int64_t count = s.addresses->count;
         pack_tile(plan, *s.addresses, s);
-        const int64_t next = seen_tile(begin + plan.tile_keys);
+        const int64_t next = find_tile(plan, problem, item, begin + plan.tile_keys, s);
+        if (next >= item.key_end && following) find_following(plan, problem, *following, s);
         for (int64_t i = 0; i < s.num_panels; ++i) {
-            attend_panel(plan, problem, item, i, begin, count_at(begin), s);
-            if (begin + count_at(begin) >= s.panels[i].any.end && !s.panels[i].written)
+            attend_panel(plan, problem, item, i, begin, count, s);
+            if (begin + count >= s.panels[i].any.end && !s.panels[i].written)
                 write_panel(plan, problem, item, s.panels[i], s, states);
         }
         begin = next;

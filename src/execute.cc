@@ -169,14 +169,15 @@ void Run::attend_item(const Item& item, int64_t following, int64_t merge, Scratc
     if (!plan.target->jit()) {
         for (int64_t row = item.row_begin; row < item.row_end; ++row)
             portable::attend_row(attention, item.b, row / group, item.kv_head * group + int(row % group));
-    } else if (attention.queries(item.b) * group <= plan.decode_rows) {
-        Item next;
-        if (following >= 0) next = schedule_.item(following);
-        attend_rows(plan, attention, item, following < 0 ? nullptr : &next, queries_, merge, scratch,
-                    states_);
-    } else {
-        attend_tiles(plan, attention, item, scratch, states_);
+        return;
     }
+    Item following_item;
+    if (following >= 0) following_item = schedule_.item(following);
+    const Item* const next = following < 0 ? nullptr : &following_item;
+    if (attention.queries(item.b) * group <= plan.decode_rows)
+        attend_rows(plan, attention, item, next, queries_, merge, scratch, states_);
+    else
+        attend_tiles(plan, attention, item, next, scratch, states_);
 }
 
 // Neighbours go to one thread (Schedule::together) as long as there is enough for all.
