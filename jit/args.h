@@ -84,7 +84,7 @@ struct RowBounds {
 };
 
 struct SoftmaxArgs {
-    float* scores;            // [R][kBlock] in, probabilities out
+    float* scores;            // [R][kBlock] in, probabilities out, relative to max or to the block's largest
     const float* bias;        // [R][kBlock] added to the scores (log2 units), kernels with a bias only
     const RowBounds* bounds;  // [R]
     float* max;               // [R] running maximum, in and out
@@ -93,18 +93,21 @@ struct SoftmaxArgs {
     int64_t rows;             // R
     int64_t count;            // keys, a multiple of kKeyPadding
     float cap;                // soft cap * log2(e); kernels with a soft cap only
+    float* block;  // [R][2], written: the block's largest score, and exp2 of it - max; kernels whose
+                   // probabilities are relative to it
 };
 
 // Weights: probabilities * scales of the values. As words, w = weight * factor, where a factor serves
 // one query row and one group in the block, so that its largest weight is near 2^15.
 struct WeightsArgs {
-    float* probabilities;  // [R][kBlock], changed
-    const float* scales;   // [N][scale stride]
+    const float* probabilities;  // [R][kBlock]; for words relative to the block's largest
+    const float* scales;         // [N][scale stride]
     // int16_t [R][kBlock / 2][weight stride][2]: of keys 2 i and 2 i + 1, and PV may read a vector more; or
     // float [R][kBlock][scale stride]. Written.
     void* weights;
-    float* factors;  // of words: [R][weight stride] and a vector more, written
-    int64_t count;   // keys, a multiple of kKeyPadding; padded ones have probability 0
+    float* factors;      // of words: [R][weight stride] and a vector more, written
+    int64_t count;       // keys, a multiple of kKeyPadding; padded ones have probability 0
+    const float* block;  // as SoftmaxArgs, for words
 };
 
 struct PvArgs {

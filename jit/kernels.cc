@@ -110,9 +110,10 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
                                                  : make_row_qk(cache, keys, kernels));
     QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, values, kernels)
                                                    : make_row_pv(cache, values, kernels));
-    const std::string softmax = "decode_softmax" + scores.name() + "_" + keys.target->name;
+    kernels->of_block = values.words();
+    const SoftmaxKey softmax{keys.target, scores, kernels->of_block};
     return make(
-        cache, softmax, [&](auto* code) { return generate_softmax(*keys.target, scores, code); },
+        cache, softmax.name(), [&](auto* code) { return generate_softmax(softmax, code); },
         &kernels->softmax);
 }
 

@@ -30,6 +30,7 @@ struct DecodeKernels {  // few query rows against a block of cache rows; for one
     Products query = Products::floats;            // what qk takes
     Kernel<QueryFoursArgs> query_fours;           // empty where that is nothing in fours
     Kernel<QkArgs> qk;
+    bool of_block = false;  // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;
     Kernel<WeightsArgs> weights;  // empty where pv takes probabilities
     Kernel<PvArgs> pv;

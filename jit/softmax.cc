@@ -9,12 +9,14 @@ namespace quire::jit {
 namespace {
 
 // for row in 0..rows:                                                        emit_maxima
-//   top = max[row]
+//   top = max[row], of the block alone -Inf
 //   for key in 0..count step L:                                              emit_scores
 //     s = soft cap, ALiBi, bias of scores[row][key ..]; -Inf outside bounds[row]
 //     scores[row][key ..] = s; top = max(top, s)
 //     (a plain row that sees the whole block: only top)                      emit_plain_scores
 //   rescale[row] = exp2(max[row] - top); max[row] = top                      emit_maximum
+//   (of the block: block[row] = top; top = max(max[row], top) before, and
+//    block[row] the exp2 of what it was - what it is)                        emit_block_maximum
 // for row in 0..rows:
 //   for key in 0..count step L:                                              emit_exponentials
 //     p = exp2(s - max[row]); scores[row][key ..] = p; total += p
@@ -24,13 +26,14 @@ namespace {
 // of all rows go on side by side.
 class Softmax : public SoftmaxEmitter {
 public:
-    Softmax(const Target& target, const ScoreKey& key) : SoftmaxEmitter(target, key) {
+    explicit Softmax(const SoftmaxKey& key)
+        : SoftmaxEmitter(*key.target, key.scores), of_block_(key.of_block) {
         begin();
         mov(count_, ptr[args() + offsetof(SoftmaxArgs, count)]);
         for_each_row([&] { emit_maxima(); });
         hold_exp2(*this, Exp2::number, 3 * kTogether);
         for_each_row([&] {
-            vbroadcastss(top_, ptr[max_]);
+            vbroadcastss(top_, ptr[of_block_ ? block_ : max_]);
             emit_finite(top_, top_);
             emit_exponentials();
             emit_sum();
@@ -48,6 +51,7 @@ private:
         mov(max_, ptr[args() + offsetof(SoftmaxArgs, max)]);
         mov(sum_, ptr[args() + offsetof(SoftmaxArgs, sum)]);
         mov(rescale_, ptr[args() + offsetof(SoftmaxArgs, rescale)]);
+        if (of_block_) mov(block_, ptr[args() + offsetof(SoftmaxArgs, block)]);
         mov(rows_, ptr[args() + offsetof(SoftmaxArgs, rows)]);
         Label each_row;
         L(each_row);
@@ -56,12 +60,13 @@ private:
         if (key_.bias) add(bias_, kBlock * 4);
         add(bounds_, int(sizeof(RowBounds)));
         for (const Gpr& r : {max_, sum_, rescale_}) add(r, 4);
+        if (of_block_) add(block_, 8);
         dec(rows_);
         jnz(each_row, T_NEAR);
     }
 
     void emit_maxima() {
-        vbroadcastss(top_, ptr[max_]);
+        of_block_ ? vmovups(top_, splat(-INFINITY)) : vbroadcastss(top_, ptr[max_]);
         Label masked, scored;
         if (!key_.bias && !key_.alibi && !key_.soft_cap) {
             cmp(dword[bounds_ + offsetof(RowBounds, begin)], 0);
@@ -75,7 +80,7 @@ private:
         emit_scores();
         L(scored);
         fold(Fold::max, top_);
-        emit_maximum();
+        of_block_ ? emit_block_maximum() : emit_maximum();
     }
 
     template <typename Body>
@@ -164,6 +169,22 @@ private:
         vmovss(ptr[rescale_], Xbyak::Xmm((*before).getIdx()));
     }
 
+    void emit_block_maximum() {
+        stage("maximum");
+        const std::vector<Vec> moved = vecs("before, block", 2);
+        vmovss(ptr[block_], Xbyak::Xmm(top_.getIdx()));
+        emit_finite(moved[1], top_);
+        vbroadcastss(moved[0], ptr[max_]);
+        vmaxps(top_, moved[0], top_);
+        vmovss(ptr[max_], Xbyak::Xmm(top_.getIdx()));
+        emit_finite(top_, top_);
+        for (const Vec& v : moved) vsubps(v, v, top_);
+        emit_exp2(*this, moved);
+        vmovss(ptr[rescale_], Xbyak::Xmm(moved[0].getIdx()));
+        vmovss(ptr[block_ + 4], Xbyak::Xmm(moved[1].getIdx()));
+        free(moved);
+    }
+
     void emit_exponentials() {
         stage("exponentials");
         zero(total_);
@@ -190,22 +211,24 @@ private:
         const Xbyak::Xmm x((*before).getIdx());
         vmovss(x, ptr[sum_]);
         vmulss(x, x, ptr[rescale_]);
+        if (of_block_) vmulss(total, total, ptr[block_ + 4]);
         vaddss(total, total, x);
         vmovss(ptr[sum_], total);
     }
 
     static constexpr int kTogether = 4;  // AVX2: 12 registers in emit_exp2
 
+    const bool of_block_;
     const Gpr scores_ = gpr("scores"), bias_ = gpr("bias"), bounds_ = gpr("bounds"), max_ = gpr("max"),
               sum_ = gpr("sum"), rescale_ = gpr("rescale"), rows_ = gpr("rows"), count_ = gpr("count"),
-              key_index_ = gpr("key index");
+              key_index_ = gpr("key index"), block_ = gpr("block");
     const Vec top_ = vec("top"), total_ = vec("total");
 };
 
 }  // namespace
 
-Status generate_softmax(const Target& target, const ScoreKey& key, std::vector<uint8_t>* code) {
-    return Softmax(target, key).finish(code);
+Status generate_softmax(const SoftmaxKey& key, std::vector<uint8_t>* code) {
+    return Softmax(key).finish(code);
 }
 
 }  // namespace quire::jit

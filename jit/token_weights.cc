@@ -42,20 +42,15 @@ public:
 // The lanes are tokens. As numbers:
 //   for each group g, each block, for r: weights[r][g][key] = p[r][key] * scale[block][g][key]
 // As words:
-//   for r: top = max over keys of p[r][key]                                     emit_row
-//          p[r][key] *= 32767 / top;  factors[r][g] = top / 32767
 //   for each group g:                                                           emit_group
 //     top = max over keys of |scale[key][g]|; NaN if one of them is             emit_top
-//     for each block, for r: weights[r][g][key] = round(p[r][key] * (scale / top))
-//     factors[r][g] *= top
+//     for each block, for r: weights[r][g][key] = round(p[r][key] * (scale * 32767 / top))
+//     factors[r][g] = top / 32767 * the row's of the block                      emit_factors
 class TokenWeights : public WeightsEmitter {
 public:
     explicit TokenWeights(const RowKey& key)
         : WeightsEmitter(key), vecs_(kBlockTokens / lanes()), bytes_(key.words() ? 2 : 4) {
         begin();
-        if (key_.words())
-            for (int r = 0; r < key_.rows; ++r)
-                emit_row(r, [&](const Vec& factor) { store_factor(r, factor); });
         mov(group_scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
         mov(group_weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
@@ -72,12 +67,6 @@ public:
     }
 
 private:
-    void store_factor(int r, const Vec& factor) {
-        mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
-        for (int g = 0; g < key_.groups(); ++g)
-            vmovss(ptr[factors_ + (r * key_.groups() + g) * 4], Xbyak::Xmm(factor.getIdx()));
-    }
-
     // All blocks of the group.
     template <typename Body>
     void for_each_block(const Body& body) {
@@ -96,8 +85,7 @@ private:
         Temp top(*this, "top"), inverse(*this, "inverse");
         if (key_.words()) {
             emit_top(top, inverse);
-            vmovups(inverse, splat(1.f));
-            vdivps(inverse, inverse, top);
+            emit_inverse(inverse, top);
         }
         mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
         mov(weights_, group_weights_);
@@ -148,10 +136,8 @@ private:
     void emit_factors(const Vec& top) {
         for (int r = 0; r < key_.rows; ++r) {
             Temp factor(*this, "factor");
-            const Xbyak::Xmm x((*factor).getIdx());
-            const RegExp at = factors_ + r * key_.groups() * 4;
-            vmulss(x, Xbyak::Xmm(top.getIdx()), ptr[at]);
-            vmovss(ptr[at], x);
+            emit_factor(factor, top, r);
+            vmovss(ptr[factors_ + r * key_.groups() * 4], Xbyak::Xmm((*factor).getIdx()));
         }
     }
 

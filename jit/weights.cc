@@ -7,14 +7,11 @@
 namespace quire::jit {
 namespace {
 
-// for r in 0..R:                                                             emit_row
-//   top = max over keys of p[r][key]
-//   p[r][key] *= 32767 / top;  factors[r][g] = top / 32767
 // for each vector of groups g:                                               emit_groups
 //   top = max over keys of |scale[key][g]|; NaN if one of them is            emit_top
 //   for each pair of keys, for r:                                            emit_pairs
-//     weights[r][pair][g] = round(p[r][key] * (scale[key][g] / top)), of both keys
-//   factors[r][g] *= top                                                     emit_factors
+//     weights[r][pair][g] = round(p[r][key] * (scale[key][g] * 32767 / top)), of both keys
+//   factors[r][g] = top / 32767 * the row's of the block                     emit_factors
 //
 // A vector holds the groups of as many keys, or of weights of as many pairs of keys, as fit it.
 class Weights : public WeightsEmitter {
@@ -22,11 +19,6 @@ public:
     explicit Weights(const RowKey& key) : WeightsEmitter(key) {
         begin();
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
-        for (int r = 0; r < key_.rows; ++r)
-            emit_row(r, [&](const Vec& factor) {
-                for (int g = 0; g < key_.weight_stride(); g += key_.weight_lanes())
-                    vmovups(ptr[factors_at(r, g)], factor);
-            });
         for (int g = 0; g < key_.weight_stride(); g += key_.weight_lanes()) emit_groups(g);
         end();
     }
@@ -40,8 +32,7 @@ private:
         stage("groups from " + std::to_string(g));
         Temp top(*this, "top"), inverse(*this, "inverse");
         emit_top(top, inverse, g);
-        vmovups(inverse, splat(1.f));
-        vdivps(inverse, inverse, top);
+        emit_inverse(inverse, top);
         mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
         mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         if (g > 0) add(weights_, g * 4);
@@ -105,7 +96,7 @@ private:
     void emit_factors(const Vec& top, int g) {
         for (int r = 0; r < key_.rows; ++r) {
             Temp factor(*this, "factor");
-            vmulps(factor, top, ptr[factors_at(r, g)]);
+            emit_factor(factor, top, r);
             store_f32(factors_at(r, g), factor, key_.weight_lanes());
         }
     }

@@ -1,5 +1,4 @@
-// What integer weights of rows and of blocks of tokens have in common: probabilities relative to the largest
-// of each query row.
+// What integer weights of rows and of blocks of tokens have in common.
 #pragma once
 #include <cstddef>
 
@@ -13,36 +12,17 @@ class WeightsEmitter : public Emitter {
 protected:
     explicit WeightsEmitter(const RowKey& key) : Emitter(*key.target), key_(key) {}
 
-    template <typename Body>
-    void for_each_vector(int r, const Body& body) {
-        mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
-        if (r > 0) add(probabilities_, r * kBlock * 4);
-        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
-        Label each;
-        L(each);
-        body();
-        add(probabilities_, vec_bytes());
-        sub(count_, lanes());
-        jnz(each, T_NEAR);
+    // What words of 15 bits and a sign are relative to: probabilities are at most 1.
+    void emit_inverse(const Vec& inverse, const Vec& top) {
+        vmovups(inverse, splat(kLargestWord));
+        vdivps(inverse, inverse, top);
     }
-
-    // top = max over keys of p[r][key]; p[r][key] *= 32767 / top; store_factor(top / 32767, in all lanes)
-    template <typename StoreFactor>
-    void emit_row(int r, const StoreFactor& store_factor) {
-        stage("row " + std::to_string(r));
-        Temp top(*this, "top");
-        vmovups(top, splat(kLeastTop));
-        for_each_vector(r, [&] { vmaxps(top, top, ptr[probabilities_]); });
-        fold(Fold::max, top);
-        Temp factor(*this, "factor");
-        vmulps(factor, top, splat(1 / kLargestWord));
-        store_factor(*factor);
-        vmovups(factor, splat(kLargestWord));
-        vdivps(top, factor, top);
-        for_each_vector(r, [&] {
-            vmulps(factor, top, ptr[probabilities_]);
-            vmovups(ptr[probabilities_], factor);
-        });
+    // factor = top of the scales / 32767 * what row r's probabilities are relative to
+    void emit_factor(const Vec& factor, const Vec& top, int r) {
+        mov(rax, ptr[args() + offsetof(WeightsArgs, block)]);
+        vbroadcastss(factor, ptr[rax + (2 * r + 1) * 4]);
+        vmulps(factor, factor, splat(1 / kLargestWord));
+        vmulps(factor, factor, top);
     }
 
     const RowKey key_;

@@ -26,6 +26,7 @@ struct RowsState {
     float *scores, *bias;        // [R][kBlock]
     float* scales;               // [kBlock][scale stride], of the keys, then of the values
     float *max, *sum, *rescale;  // [R]
+    float* block_tops;           // [R][2] as jit::SoftmaxArgs::block
     jit::RowBounds* bounds;      // [R] keys of a block that a row sees
     float* numbers;              // as jit::QkArgs
     char* values;                // [kBlock] rows of a block that are copied
@@ -46,6 +47,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.max = scratch.floats(R);
     s.sum = scratch.floats(R);
     s.rescale = scratch.floats(R);
+    s.block_tops = scratch.floats(2 * R);
     s.bounds = scratch.array<jit::RowBounds>(R);
     s.numbers = scratch.floats(jit::kMostNumbers * size_t(plan.target->lanes()));
     s.addresses = scratch.array<RowAddresses>(2);
@@ -132,6 +134,20 @@ void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows) {
     }
 }
 
+// Probabilities stay at most 1, as weights of words take them: what the kept ones are multiplied by goes
+// where those weights get it from.
+void drop_rows(const AttentionProblem& p, const Item& item, const RowAddresses& block, bool of_words,
+               const RowsState& s) {
+    const float kept = p.dropout.scale();
+    for (int64_t r = 0; r < item.row_end - item.row_begin; ++r) {
+        float* const probabilities = s.scores + r * kBlock;
+        drop(p, item, item.row_begin + r, block.begin, block.count, probabilities, 1);
+        if (!of_words) continue;
+        for (int64_t i = 0; i < block.count; ++i) probabilities[i] /= kept;
+        s.block_tops[2 * r + 1] *= kept;
+    }
+}
+
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
@@ -154,16 +170,14 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
                 same_rows(plan) ? next_values(plan, p, block) : next_keys(plan, p, next), s.numbers});
     const jit::NextRows after = same_rows(plan) ? next_keys(plan, p, next) : next_values(plan, p, next);
     prefetch_first(plan, after);
-    kernels.softmax(
-        {s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec)});
-    if (p.dropout)
-        for (int64_t r = 0; r < rows; ++r)
-            drop(p, item, item.row_begin + r, block.begin, block.count, s.scores + r * kBlock, 1);
+    kernels.softmax({s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec),
+                     s.block_tops});
+    if (p.dropout) drop_rows(p, item, block, kernels.of_block, s);
     if (kernels.value_scales) kernels.value_scales({block.value_scale, s.scales, padded});
     clear_dead_scales(plan, block, s.scales);
     const char* const* values = near_rows(plan, p, block, s);
     if (kernels.weights) {
-        kernels.weights({s.scores, s.scales, s.weights, s.weight_factors, padded});
+        kernels.weights({s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_tops});
         kernels.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, after, s.numbers});
     } else {
         kernels.pv({s.scores, values, s.scales, s.rescale, s.output, padded, after, s.numbers});

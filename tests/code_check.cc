@@ -14,9 +14,9 @@ namespace quire::test {
 namespace {
 
 // Names of Zydis' instruction sets, by their beginning. Legacy SSE is in none: mixed with VEX code it is
-// slow.
-const char* const kAnyX86[] = {"I86",  "I186", "I386",    "I486REAL", "PENTIUMREAL",
-                               "PPRO", "CMOV", "FAT_NOP", "LONGMODE", "SSE_PREFETCH"};
+// slow. PREFETCH_NOP: prefetchw, which does nothing on 64-bit processors that do not know it.
+const char* const kAnyX86[] = {"I86",  "I186",    "I386",     "I486REAL",     "PENTIUMREAL", "PPRO",
+                               "CMOV", "FAT_NOP", "LONGMODE", "SSE_PREFETCH", "PREFETCH_NOP"};
 const char* const kAvx2[] = {"AVX", "AVX2", "AVX2GATHER", "FMA", "F16C"};
 const char* const kAvx512[] = {"AVX512F_", "AVX512BW_",
                                "AVX512DQ_"};  // with VL, which has no name of its own

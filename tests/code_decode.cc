@@ -170,8 +170,10 @@ TEST_F(Decode, SoftmaxBiasAndMerge) {
     for (const Target* target : generated_targets()) {
         for (int bits = 0; bits < 8; ++bits) {
             const jit::ScoreKey key{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
-            const std::string name = "softmax" + key.name() + "_" + target->name;
-            check(*target, name, [&](Bytes* bytes) { return jit::generate_softmax(*target, key, bytes); });
+            for (bool of_block : {false, true}) {
+                const jit::SoftmaxKey rows{target, key, of_block};
+                check(*target, rows.name(), [&](Bytes* bytes) { return jit::generate_softmax(rows, bytes); });
+            }
             for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
                 for (bool masked : {false, true})
                     for (const jit::Products products :

@@ -165,7 +165,8 @@ private:
         for (int r = 0; r < setup_.rows; ++r) list.push_back(bounds(r, first, count));
         const GuardedBuffer bounds_array = GuardedBuffer::of(list, flush_);
         std::vector<float> added(bias_of(first), bias_of(first) + R * kBlock);
-        const GuardedBuffer bias = GuardedBuffer::of(added, flush_);
+        const GuardedBuffer bias = GuardedBuffer::of(added, flush_),
+                            block = array(value_.words() ? 2 * R : 0, around.scratch, flush_);
 
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
         if (kernels_.key_scales)
@@ -186,7 +187,7 @@ private:
         poisoned_call<jit::SoftmaxArgs>(
             kernels_.softmax,
             {scores.as<float>(), bias.as<float>(), bounds_array.as<jit::RowBounds>(), max.as<float>(),
-             sum.as<float>(), rescale.as<float>(), setup_.rows, padded, kCap},
+             sum.as<float>(), rescale.as<float>(), setup_.rows, padded, kCap, block.as<float>()},
             around.entry);
         if (kernels_.value_scales)
             poisoned_call<jit::ScalesArgs>(kernels_.value_scales,
@@ -202,10 +203,11 @@ private:
         GuardedBuffer weights = array(weights_length * kBlock / 2 + room, around.scratch, flush_),
                       factors = array(weights_length + room, around.scratch, flush_);
         if (kernels_.weights)
-            poisoned_call<jit::WeightsArgs>(kernels_.weights,
-                                            {scores.as<float>(), value_scales.as<float>(),
-                                             weights.as<int16_t>(), factors.as<float>(), padded},
-                                            around.entry);
+            poisoned_call<jit::WeightsArgs>(
+                kernels_.weights,
+                {scores.as<float>(), value_scales.as<float>(), weights.as<int16_t>(), factors.as<float>(),
+                 padded, block.as<float>()},
+                around.entry);
         poisoned_call<jit::PvArgs>(kernels_.pv,
                                    {kernels_.weights ? weights.data() : scores.data(),
                                     address(value_rows),

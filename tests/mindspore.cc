@@ -321,6 +321,54 @@ TEST(MindsporeDropout, PatternOfProbabilities) {
     }
 }
 
+// The same of codes at precision `high`, where decode's probabilities become words relative to the largest of
+// a block of keys: those that are kept must not be larger than that.
+TEST(MindsporeDropout, PatternOfWords) {
+    constexpr int64_t kKeyHeads = 2, kHeads = 8, kSize = 64, kKeys = 300;
+    std::vector<float> query(kHeads * kSize, 0.f), scale(kKeys * kKeyHeads * kSize / 32, 1.f), output(query);
+    std::vector<int8_t> key(kKeys * kKeyHeads * kSize, 1), value(key.size(), 0);
+    for (int64_t t = 0; t < kKeys; ++t)
+        for (int64_t h = 0; h < kKeyHeads; ++h) value[size_t((t * kKeyHeads + h) * kSize + t % kSize)] = 1;
+    const auto tensor = [](auto& numbers, quire_type type, std::vector<int64_t> shape) {
+        return quire_tensor_of(numbers.data(), type, int32_t(shape.size()), shape.data());
+    };
+    const quire_tensor q = tensor(query, QUIRE_F32, {1, kHeads, kSize}),
+                       o = tensor(output, QUIRE_F32, {1, kHeads, kSize}),
+                       k = tensor(key, QUIRE_INT8, {kKeys, kKeyHeads, kSize}),
+                       v = tensor(value, QUIRE_INT8, {kKeys, kKeyHeads, kSize}),
+                       s = tensor(scale, QUIRE_F32, {kKeys, kKeyHeads, kSize / 32});
+    for (const Target* target : targets())
+        for (const float rate : {0.3f, 0.9f}) {
+            quire_attention_desc desc;
+            quire_attention_desc_init(&desc);
+            desc.num_heads = kHeads;
+            desc.num_kv_heads = kKeyHeads;
+            desc.head_dim = kSize;
+            desc.key_format = desc.value_format = {QUIRE_INT8, 32, QUIRE_F32};
+            desc.precision = QUIRE_PRECISION_HIGH;
+            quire_plan* plan = nullptr;
+            ASSERT_EQ(quire_attention_plan(context_of(target->name, 1), &desc, &plan), QUIRE_OK)
+                << quire_last_error();
+            quire_attention_args args = {};
+            args.struct_size = sizeof args;
+            args.query = &q, args.key = &k, args.value = &v, args.key_scale = args.value_scale = &s;
+            args.output = &o;
+            args.dropout_rate = rate;
+            args.dropout_seed = -5;
+            args.dropout_step = 7;
+            ASSERT_EQ(quire_attention(plan, &args), QUIRE_OK) << quire_last_error();
+            quire_plan_destroy(plan);
+            for (int64_t h = 0; h < kHeads; ++h) {
+                std::vector<double> wanted(kSize, 0.0);
+                for (int64_t t = 0; t < kKeys; ++t)
+                    wanted[size_t(t % kSize)] += kept(h, 0, t, rate, 7) / double(kKeys);
+                for (size_t d = 0; d < size_t(kSize); ++d)
+                    ASSERT_NEAR(output[size_t(h * kSize) + d], wanted[d], 5e-6)
+                        << target->name << " rate " << rate << " head " << h << " element " << d;
+            }
+        }
+}
+
 TEST(MindsporeDropout, ShareAndExpectation) {
     Uniform uniform(40, 64);
     std::vector<float> lse;
