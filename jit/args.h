@@ -132,6 +132,9 @@ constexpr int kPanelStride = kTileKeys * kValuePanel + 16;
 
 constexpr int kPairPanelStride = kTileKeys / 2 * kValuePanel + 16;  // of words, bfloats: pairs of keys
 
+// Pairs of integer weights from one group to the next, of so many query rows; as many sets as above.
+constexpr int tile_weight_stride(int rows) { return kTileKeys / 2 * rows + 16; }
+
 struct PackArgs {             // rows into a tile of f32, of words, of bytes, or of bfloat16 numbers
     const char* const* rows;  // [N]
     const float* scales;      // [N][scale stride]; words, bytes: not used
@@ -236,10 +239,16 @@ struct TileSoftmaxArgs {
     float cap;
 };
 
+struct TileScalesArgs {  // scales of a tile's values, for weights that are words
+    float* scales;       // [N][scale stride], become relative to the largest magnitude of their group
+    float* tops;         // [groups]: that, written
+    int64_t count;       // keys, a multiple of kKeyPadding
+};
+
 struct TileWeightsArgs {         // probabilities * scales of the values, as words
     const float* probabilities;  // [N][W * L], 0 for padded keys
     const float* scales;         // [N][scale stride]: of each group, relative to the largest of the tile
-    int16_t* weights;            // [groups][kTileKeys / 2][W * L][2], written
+    int16_t* weights;            // [groups][tile_weight_stride][2], each [N / 2][W * L][2] written
     float* factors;              // [W * L], written
     int64_t count;               // keys, a multiple of kKeyPadding
 };

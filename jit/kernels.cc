@@ -168,6 +168,10 @@ Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
     // Sums of codes are scaled, not numbers.
     QUIRE_TRY(make_scales(cache, keys.bfloats() ? plain(keys) : keys, &kernels->key_scales));
     QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));
+    if (values.words())
+        QUIRE_TRY(make(
+            cache, values.name("tile_scales"), [&](auto* code) { return generate_tile_scales(values, code); },
+            &kernels->relate));
     QUIRE_TRY(make(
         cache, keys.name("pack_keys"), [&](auto* code) { return generate_pack_keys(keys, code); },
         &kernels->keys));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 
 #include "jit/emitter.h"
@@ -73,7 +74,8 @@ private:
                 vcvtps2dq(low, low);
                 vcvtps2dq(high, high);
                 join_words(low, low, high);
-                vmovups(ptr[weights_ + g * kTileKeys / 2 * panel_bytes() + w * vec_bytes()], *low);
+                vmovups(ptr[weights_ + g * tile_weight_stride(key_.rows * lanes()) * 4 + w * vec_bytes()],
+                        *low);
             }
         }
         free(p);
@@ -85,8 +87,70 @@ private:
               count_ = gpr("count"), factors_ = gpr("factors");
 };
 
+// for each vector of groups, or of the groups of as many keys as fit it:
+//   top = max over keys of |scale[key][g]|; NaN if one of them is
+//   scale[key][g] *= 1 / top;  tops[g] = top
+class TileScales : public Emitter {
+public:
+    explicit TileScales(const RowKey& key) : Emitter(*key.target), key_(key) {
+        begin();
+        mov(tops_, ptr[args() + offsetof(TileScalesArgs, tops)]);
+        for (int g = 0; g < key_.groups(); g += lanes()) emit_groups(g);
+        end();
+    }
+
+private:
+    int stride() const { return key_.scales_stride(); }
+
+    // n lanes at a time, of so many keys.
+    template <typename Body>
+    void for_each_vector(int g, int keys, const Body& body) {
+        mov(scales_, ptr[args() + offsetof(TileScalesArgs, scales)]);
+        mov(count_, ptr[args() + offsetof(TileScalesArgs, count)]);
+        Label each;
+        L(each);
+        body(scales_ + g * 4);
+        add(scales_, keys * stride() * 4);
+        sub(count_, keys);
+        jnz(each, T_NEAR);
+    }
+
+    void emit_groups(int g) {
+        stage("groups from " + std::to_string(g));
+        const int keys = stride() < lanes() ? lanes() / stride() : 1;
+        const int n = keys > 1 ? lanes() : std::min(lanes(), stride() - g);
+        Temp top(*this, "top"), x(*this, "x"), mask(*this, "mask");
+        vmovups(top, splat(kLeastTop));
+        vmovups(mask, splat_bits(0x7fffffff));
+        for_each_vector(g, keys, [&](const RegExp& at) {
+            load_f32(x, at, n);
+            bit_and(x, x, mask);  // as integers, bits of larger magnitudes are larger, and of NaN the largest
+            vpmaxsd(top, top, x);
+        });
+        for (int distance = stride(); distance < lanes(); distance *= 2) {
+            swap_lanes(x, top, distance);
+            vpmaxsd(top, top, x);
+        }
+        const Vec& inverse = mask;  // of no more use
+        vmovups(inverse, splat(1.f));
+        vdivps(inverse, inverse, top);
+        store_f32(tops_ + g * 4, top, std::min(lanes(), key_.groups() - g));  // changes it
+        for_each_vector(g, keys, [&](const RegExp& at) {
+            load_f32(x, at, n);
+            vmulps(x, x, inverse);
+            store_f32(at, x, n);
+        });
+    }
+
+    const RowKey key_;
+    const Gpr scales_ = gpr("scales"), tops_ = gpr("tops"), count_ = gpr("count");
+};
+
 }  // namespace
 
+Status generate_tile_scales(const RowKey& key, std::vector<uint8_t>* code) {
+    return TileScales(key).finish(code);
+}
 Status generate_tile_weights(const RowKey& key, std::vector<uint8_t>* code) {
     return TileWeights(key).finish(code);
 }

@@ -129,7 +129,7 @@ public:
         jz(done, T_NEAR);
         dec(panels_);
         jnz(each_panel, T_NEAR);
-        add(group_, kTileKeys / 2 * panel_bytes());
+        add(group_, tile_weight_stride(vecs_ * lanes()) * 4);
         add(tops_, 4);
         jmp(each_group, T_NEAR);
         L(done);

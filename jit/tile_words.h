@@ -14,6 +14,7 @@ bool has_tile_key_words(const RowKey& key);
 bool has_tile_value_words(const RowKey& key);
 
 Status generate_tile_qk_words(const RowKey& key, std::vector<uint8_t>* code);  // void(const TileQkArgs*)
+Status generate_tile_scales(const RowKey& key, std::vector<uint8_t>* code);    // void(const TileScalesArgs*)
 Status generate_tile_weights(const RowKey& key, std::vector<uint8_t>* code);   // void(const TileWeightsArgs*)
 Status generate_tile_pv_words(const RowKey& key, std::vector<uint8_t>* code);  // void(const TilePvArgs*)
 

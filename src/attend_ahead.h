@@ -15,16 +15,21 @@ public:
     // where they are going to be written.
     template <typename Row>
     void add(const Row* const* rows, int64_t count, int64_t bytes, uintptr_t use = 0) {
-        for (int64_t i = 0; i < count && runs_ < kMost; ++i) {
+        jit::LineRun last = runs_ > 0 ? run_[runs_ - 1] : jit::LineRun{UINTPTR_MAX, 0};
+        for (int64_t i = 0; i < count; ++i) {
             const auto row = reinterpret_cast<uintptr_t>(rows[i]);
             const uintptr_t begin = row / kLine * kLine + use, end = row + uintptr_t(bytes);
-            jit::LineRun& last = run_[runs_ > 0 ? runs_ - 1 : 0];
-            const bool follows = runs_ > 0 && begin >= last.begin && begin < last.end + kLine;
-            if (follows)  // short rows side by side share lines
+            if (begin >= last.begin &&
+                begin < last.end + kLine) {  // rows side by side; short ones share lines
                 last.end = std::max(last.end, end);
-            else
-                run_[runs_++] = {begin, end};
+                continue;
+            }
+            if (runs_ > 0) run_[runs_ - 1] = last;
+            if (runs_ == kMost) return;
+            ++runs_;
+            last = {begin, end};
         }
+        if (runs_ > 0) run_[runs_ - 1] = last;
     }
 
     // For kernels, from the first line on. There always is one, which may be asked for again and again.

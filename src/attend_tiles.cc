@@ -18,7 +18,7 @@ size_t taken_floats(const AttentionPlan& plan) {
 }
 
 size_t weight_pairs(const AttentionPlan& plan) {
-    return size_t(plan.tile_weight_groups) * jit::kTileKeys / 2 * size_t(plan.panel_rows());
+    return size_t(plan.tile_weight_groups) * size_t(jit::tile_weight_stride(plan.panel_rows()));
 }
 
 // Floats of TileState::columns.
@@ -75,6 +75,7 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, Til
     }
     const int64_t first = s.next_asked, rows = s.next->count * (index + 1) / s.num_panels - first;
     s.next_asked += rows;
+    if (rows == 0) return;
     const auto add = [&](const char* const* list, const char* const* scales, const quire_format& format,
                          int dim) {
         s.ahead->add(list + first, rows, bytes_of(format.type, dim));
@@ -82,7 +83,11 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, Til
             s.ahead->add(scales + first, rows, bytes_of(format.scale_type, dim / format.quant_group));
     };
     if (!plan.pack.key_rows) add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
-    if (!plan.pack.value_rows) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
+    const auto *const key = s.next->key[0], *const value = s.next->value[0];
+    const bool is_view =
+        value >= key && value < key + bytes_of(spec.key_format.type, spec.D);  // of keys: MLA
+    if (!plan.pack.value_rows && !is_view)
+        add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
 }
 
 // The rows of an additive mask that the next panel reads, of this tile or of the next.
@@ -138,26 +143,6 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     s.ahead->finish();
 }
 
-// Makes scales relative to the largest of their group in the tile. As integers, bits of larger magnitudes are
-// larger, and those of NaN the largest.
-void relate_scales(const AttentionPlan& plan, int64_t count, const TileState& s) {
-    const int groups = plan.tile_weight_groups, stride = plan.value_scale_stride;
-    const auto bits = [](float x) {
-        uint32_t b;
-        std::memcpy(&b, &x, sizeof b);
-        return b & 0x7fffffff;
-    };
-    for (int g = 0; g < groups; ++g) {
-        float top = jit::kLeastTop;
-        for (int64_t key = 0; key < count; ++key) {
-            const float scale = s.value_scales[key * stride + g];
-            if (bits(scale) > bits(top)) top = scale;
-        }
-        s.tops[g] = top = std::fabs(top);
-        for (int64_t key = 0; key < count; ++key) s.value_scales[key * stride + g] /= top;
-    }
-}
-
 void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s) {
     const AttentionSpec& spec = plan.spec;
     const jit::PackKernels& pack = plan.pack;
@@ -170,7 +155,7 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
     const bool pairs = pack.value_products != jit::Products::floats;
     pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
-    if (pack.value_products == jit::Products::words) relate_scales(plan, rows.padded(), s);
+    if (pack.relate) pack.relate({s.value_scales, s.tops, rows.padded()});
 }
 
 // The item's first tile from `begin` on of which some row sees a key; s.next gets its rows, or none.

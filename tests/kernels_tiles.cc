@@ -196,16 +196,21 @@ private:
     int value_panels() const { return value_.padded() / jit::kValuePanel; }
 
     // Scales relative to the largest of their group, which it returns.
-    std::vector<float> relate(GuardedBuffer& scales, int count) const {
-        std::vector<float> tops;
+    GuardedBuffer relate(GuardedBuffer& scales, int count, Entry entry) const {
+        const std::vector<uint8_t> before = scales.bytes();
+        GuardedBuffer tops = array(size_t(value_.groups()), NAN, flush_);
+        poisoned_call<jit::TileScalesArgs>(pack_.relate, {scales.as<float>(), tops.as<float>(), count},
+                                           entry);
         for (int g = 0; g < value_.groups(); ++g) {
-            float top = 0;
-            const auto scale = [&](int t) -> float& {
-                return scales.as<float>()[t * value_.scales_stride() + g];
+            const auto at = [&](const void* list, int t) {
+                return static_cast<const float*>(list)[t * value_.scales_stride() + g];
             };
-            for (int t = 0; t < count; ++t) top = std::max(top, std::fabs(scale(t)));
-            for (int t = 0; t < count; ++t) scale(t) /= top;
-            tops.push_back(top);
+            float top = 0;
+            for (int t = 0; t < count; ++t) top = std::max(top, std::fabs(at(before.data(), t)));
+            EXPECT_EQ(tops.as<float>()[g], top) << setup_.name();
+            for (int t = 0; t < count; ++t)
+                EXPECT_NEAR(at(scales.data(), t), at(before.data(), t) / top, 2e-7)
+                    << setup_.name() << " g" << g << " t" << t;
         }
         return tops;
     }
@@ -255,10 +260,10 @@ private:
                  value_.bfloats() ? padded : count, panels(), nullptr, nullptr, ahead_.as<jit::LinesAhead>()},
                 around.entry);
         std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
-        GuardedBuffer weights = array(size_t(value_.groups() * jit::kTileKeys / 2 * lanes_), around.scratch,
-                                      flush_),
+        GuardedBuffer weights = array(size_t(value_.groups() * jit::tile_weight_stride(lanes_)),
+                                      around.scratch, flush_),
                       factors = array(L, around.scratch, flush_);
-        const GuardedBuffer tops = guarded(relate(tile.value_scales, padded));
+        const GuardedBuffer tops = relate(tile.value_scales, padded, around.entry);
         poisoned_call<jit::TileWeightsArgs>(kernels_.weights,
                                             {scores.as<float>(), tile.value_scales.as<float>(),
                                              weights.as<int16_t>(), factors.as<float>(), padded},
