@@ -20,6 +20,7 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 //       scale[f] = that of the lane's key and group                                   load_scales
 //       for r: sum[f] = starts[r] + dot products of query[r][j] and k[f][j], in int32 emit_dots
 //              acc[r][f] += float(sum[f]) * scale[f]      (bytes: * factors[r])
+//     (bytes, where all runs share a scale: what they sum to is scaled)               emit_runs
 //   scores[r] = sums of the lanes of a key (digits: * factors[r])                     emit_sums
 //
 // So a conversion and an FMA serve four dot products of four keys, and lanes are summed for four at a time.
@@ -74,7 +75,7 @@ private:
 
     int spare(int rows) const {
         const int parts = 4 + (form_.parts - 1) * form_.run;
-        const int sums = std::min(form_.digits, 2), base = form_.digits == 3;
+        const int sums = form_.runs_share_scale ? 2 : std::min(form_.digits, 2), base = form_.digits == 3;
         return num_vecs() - kFours * (rows + parts + 1 + sums) - 1 - base;
     }
     bool fit(int rows) const { return spare(rows) >= 0; }
@@ -105,7 +106,10 @@ private:
         if (pass.row == 0) emit_prefetches(chunk);
         Fours k;
         for (int f = 0; f < kFours; ++f) k.push_back(emit_keys(chunk, f));
-        for (int first = 0; first < 4; first += form_.run) emit_run(acc, k, {chunk, first}, pass);
+        if (form_.runs_share_scale)
+            emit_runs(acc, k, chunk, pass);
+        else
+            for (int first = 0; first < 4; first += form_.run) emit_run(acc, k, {chunk, first}, pass);
         for (const std::vector<Vec>& four : k) free(four);
     }
 
@@ -141,6 +145,34 @@ private:
         for (int r = 0; r < pass.rows; ++r) emit_row(acc[size_t(r)], codes, scales, run, pass.row + r);
         free(second);
         free(scales);
+    }
+
+    void emit_runs(const Fours& acc, const Fours& k, int chunk, const Pass& pass) {
+        const std::vector<Vec> scales = vecs("scale", kFours);
+        for (int f = 0; f < kFours; ++f) load_scales(scales[size_t(f)], f, {chunk, 0});
+        for (int r = 0; r < pass.rows; ++r) {
+            const std::vector<Vec> total = vecs("total", kFours);
+            for (int first = 0; first < 4; first += form_.run)
+                emit_run_of_bytes(total, k, {chunk, first}, pass.row + r);
+            for (size_t f = 0; f < total.size(); ++f) vfmadd231ps(acc[size_t(r)][f], total[f], scales[f]);
+            free(total);
+        }
+        free(scales);
+    }
+
+    // The first run begins the total.
+    void emit_run_of_bytes(const std::vector<Vec>& total, const Fours& k, const Run& run, int row) {
+        const std::vector<Vec> sums = vecs("sum", kFours);
+        load_starts(sums, sum_of(run, row));
+        for (int j = run.first; j < run.first + form_.run; ++j)
+            emit_dots(sums, k, j, vector_of({run.chunk, 0}, row), 0);
+        Temp factor(*this, "factor");
+        vmovups(factor, ptr[factors_ + sum_of(run, row) * vec_bytes()]);
+        for (size_t f = 0; f < sums.size(); ++f) {
+            vcvtdq2ps(sums[f], sums[f]);
+            run.first == 0 ? vmulps(total[f], sums[f], factor) : vfmadd231ps(total[f], sums[f], factor);
+        }
+        free(sums);
     }
 
     // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
@@ -258,6 +290,7 @@ FoursForm::FoursForm(const RowKey& key)
     run = 4;
     while (scale_group(key.format) % (run * of_dword) != 0 || (digits == 1 && run * of_dword > kMostOfFactor))
         run /= 2;
+    runs_share_scale = digits == 1 && parts == 1 && run < 4 && scale_group(key.format) % (4 * of_dword) == 0;
 }
 
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) { return QkFours(key).finish(code); }

@@ -30,6 +30,8 @@ struct FoursForm {
     std::vector<int> order;  // elements of the row by byte: [chunks][parts][4 L], -1 for padding
     int lanes = 0, parts = 0, digits = 0, chunks = 0, run = 4;
     int zero = 0;  // the key's byte that means 0
+    // Of one byte and one part: a lane's dwords are of one group, and too many for one factor of the query.
+    bool runs_share_scale = false;
 
     int runs() const { return 4 / run; }  // of a chunk
     // Vectors of a row: the query's [chunks][4][parts][digits], the highest digit first; of factors
