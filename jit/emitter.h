@@ -82,7 +82,8 @@ public:
     // Until drop_held().
     void hold_lanes(const std::vector<int>& index, int spare);
     void hold_nibbles(int spare);
-    void hold_splats(const std::vector<float>& values, int spare);  // of the next two
+    // The same of numbers that load_splat and multiply_add take.
+    void hold_splats(const std::vector<float>& values, int spare);
     void load_splat(const Vec& v, float value);
     void multiply_add(const Vec& acc, const Vec& x, float value);  // acc = acc * x + value
     void drop_held();

@@ -28,7 +28,7 @@ private:
 struct DecodeKernels {  // few query rows against a block of cache rows; for one number of rows
     Kernel<ScalesArgs> key_scales, value_scales;  // empty where the format has none
     Products query = Products::floats;            // what qk takes
-    Kernel<QueryFoursArgs> query_fours;           // empty where that is nothing in fours
+    Kernel<QueryFoursArgs> query_fours;           // empty where that is not of fours
     Kernel<QkArgs> qk;
     bool of_block = false;  // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;

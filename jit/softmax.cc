@@ -15,11 +15,11 @@ namespace {
 //     scores[row][key ..] = s; top = max(top, s)
 //     (a plain row that sees the whole block: only top)                      emit_plain_scores
 //   rescale[row] = exp2(max[row] - top); max[row] = top                      emit_maximum
-//   (of the block: block[row] = top; top = max(max[row], top) before, and
-//    block[row] the exp2 of what it was - what it is)                        emit_block_maximum
+//   (of the block: block[row] = top, and, with max[row] taken into top,
+//    exp2(block[row] - top))                                                 emit_block_maximum
 // for row in 0..rows:
 //   for key in 0..count step L:                                              emit_exponentials
-//     p = exp2(s - max[row]); scores[row][key ..] = p; total += p
+//     p = exp2(s - max[row], or block[row]); scores[row][key ..] = p; total += p
 //   sum[row] = sum[row] * rescale[row] + total                               emit_sum
 //
 // Two loops, because a maximum across lanes is a long chain, on which all exponentials of its row wait: those

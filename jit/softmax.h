@@ -7,18 +7,18 @@
 
 namespace quire::jit {
 
-// Rows of scores: void(const SoftmaxArgs*).
+// Rows of scores.
 struct SoftmaxKey {
     const Target* target;
     ScoreKey scores;
-    bool of_block =
-        false;  // probabilities relative to the block's largest: weights of words are made of them
+    // Probabilities are relative to the block's largest: weights of words are made of them.
+    bool of_block = false;
 
     std::string name() const {
         return "decode_softmax" + scores.name() + (of_block ? "_of_block" : "") + "_" + target->name;
     }
 };
-Status generate_softmax(const SoftmaxKey& key, std::vector<uint8_t>* code);
+Status generate_softmax(const SoftmaxKey& key, std::vector<uint8_t>* code);  // void(const SoftmaxArgs*)
 // Query rows in the lanes. Without `masked`, every row sees every key of the tile.
 struct TileSoftmaxKey {
     const Target* target;
