@@ -107,12 +107,13 @@ struct Strides {
 // PMX's layouts of a cache: 0 (MaxT, L, 2, Hk, width), 1 (L, MaxT, 2, Hk, width), 2 (L, 2, MaxT, Hk, width),
 // 3 (L, 2, Hk, MaxT, width); 1 in place of the 2 where there are keys alone.
 Strides strides_of(const Workload& w, int64_t slots, int64_t layers, int64_t width) {
-    const int64_t planes = w.planes(), heads = w.kv_heads;
+    const int64_t planes = w.planes(), heads = w.kv_heads * width, gap = w.gap * width;
+    const int64_t both = planes * heads + gap, one = heads + gap;
     switch (w.layout) {
-        case 0: return {layers * planes * heads * width, planes * heads * width, heads * width, width};
-        case 1: return {planes * heads * width, slots * planes * heads * width, heads * width, width};
-        case 2: return {heads * width, planes * slots * heads * width, slots * heads * width, width};
-        default: return {width, planes * slots * heads * width, slots * heads * width, slots * width};
+        case 0: return {layers * planes * heads + gap, planes * heads, heads, width};
+        case 1: return {both, slots * both, heads, width};
+        case 2: return {one, planes * slots * one, slots * one, width};
+        default: return {width, planes * slots * heads, slots * heads, slots * width};
     }
 }
 
@@ -122,7 +123,7 @@ PagedCache::PagedCache(const Workload& w) : w_(w), layers_(w.layers()) {
     const int64_t page = w.page_size ? w.page_size : w.kv_len;
     slots_ = w.batch * w.pages() * page;
     if (w.in_blocks()) slots_ = (slots_ + kBlockTokens - 1) / kBlockTokens * kBlockTokens;
-    const int64_t rows = slots_ * w.kv_heads * w.planes() * layers_;
+    const int64_t rows = slots_ * (w.kv_heads + w.gap) * w.planes() * layers_;
     values_bytes_ = size_t(w.in_blocks() ? rows * w.row_bytes(w.stored_dim())
                                          : quire_bytes_of(w.cache.type, rows * w.stored_dim()));
     values_ = allocate_huge(values_bytes_);

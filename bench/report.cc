@@ -80,6 +80,7 @@ Json json_of(const Result& r) {
             {"scale_type", w.has_groups() ? type_name(w.cache.scale_type) : ""},
             {"type", type_name(w.type)},
             {"layout", w.layout},
+            {"gap", w.gap},
             {"page_size", w.page_size},
             {"threads", w.threads},
             {"target", r.target},

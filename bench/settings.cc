@@ -109,6 +109,8 @@ const std::vector<Setting> kSettings = {
      [](Workload* w, const std::string& text) { return set_type(&w->type, text, QUIRE_BF16); }},
     {"layout", "PMX's cache_layout, 0 to 3",
      [](Workload* w, const std::string& text) { return set_number(&w->layout, text, 0, 3); }},
+    {"gap", "rows left free behind the heads of a token, layouts 0 to 2",
+     [](Workload* w, const std::string& text) { return set_number(&w->gap, text, 0, 8); }},
     {"page-size", "tokens of a page, 0: none",
      [](Workload* w, const std::string& text) { return set_number(&w->page_size, text, 0, kMaxLength); }},
     {"threads", "of quire's own pool",

@@ -29,6 +29,7 @@ struct Workload {
     quire_format cache = {QUIRE_INT8, 32, QUIRE_F16};  // of keys and values
     quire_type type = QUIRE_F32;                       // of query and output, or of new rows
     int64_t layout = 3, page_size = 128;               // PMX's cache_layout; 0: no pages
+    int64_t gap = 0;  // rows left free behind the heads of a token, layouts 0 to 2
     int threads = 1;
     quire_precision precision = QUIRE_PRECISION_HIGHEST;
     std::string target;  // cap, a name of quire_target_name; empty: none

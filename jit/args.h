@@ -22,6 +22,9 @@ constexpr int kMaxDecodeRows = 16;
 // over keys: padded keys are hidden by softmax bounds.
 constexpr int kKeyPadding = 16;
 
+// Keys of one turn of QK at most: it asks for those of the next.
+constexpr int kRowsSoon = 8;
+
 // Vectors of dequantised values that the first pass over query rows may keep for the later ones: of a block,
 // as wide as a pass gets.
 constexpr int kMostWidth = 8, kMostNumbers = kBlock * kMostWidth;
@@ -59,12 +62,14 @@ struct QkArgs {
     const float* factors;  // of the words, and of two bytes: [R], room for 3 more; of the bytes:
     // [R][spans][L] (byte_span), from the units of a span to those of the next, and of the last to 1; of
     // fours of bytes: [R][sums][L]
-    const int32_t* starts;    // of the bytes: [R][chunks][L], of fours [R][starts][L]: -zero * the sum of the
-                              // lane's bytes, words or digits
-    const char* const* rows;  // [N] address of each key row; padded to a multiple of kKeyPadding
-    const float* scales;      // [N][scale stride], quantised formats only
-    float* scores;            // [R][kBlock], written
-    int64_t count;            // keys, a multiple of kKeyPadding
+    const int32_t* starts;  // of the bytes: [R][chunks][L], of fours [R][starts][L]: -zero * the sum of the
+                            // lane's bytes, words or digits
+    // [N + kRowsSoon] address of each key row; padded to a multiple of kKeyPadding, and behind them so many
+    // that are asked for, not read
+    const char* const* rows;
+    const float* scales;  // [N][scale stride], quantised formats only
+    float* scores;        // [R][kBlock], written
+    int64_t count;        // keys, a multiple of kKeyPadding
     NextRows next;
     float* numbers;  // [kMostNumbers][L], scratch of kernels that take the query rows in several passes
 };

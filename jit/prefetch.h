@@ -1,5 +1,8 @@
 // Prefetches of the rows that the next block of keys will read, a few at a time (args.h: NextRows).
 #pragma once
+#include <cassert>
+
+#include "jit/args.h"
 #include "jit/emitter.h"
 #include "jit/kernel_key.h"
 
@@ -40,6 +43,18 @@ public:
     }
 
     const Gpr& rows() const { return rows_; }
+
+    // Share `part` of `parts` of what the next turn of a kernel reads, into the first-level cache; `list`:
+    // the addresses of this turn's rows. What `some` asked for may have left the second: rows a power of two
+    // apart share few of its sets. Clobbers rax.
+    void soon(const Gpr& list, int rows, int part, int parts) {
+        assert(rows <= kRowsSoon);
+        const int lines = lines_of(row_bytes_), total = rows * lines, first = part * total / parts;
+        for (int i = first; i < (part + 1) * total / parts; ++i) {
+            if (i % lines == 0 || i == first) e_.mov(e_.rax, e_.ptr[list + 8 * (rows + i / lines)]);
+            e_.prefetcht0(e_.ptr[e_.rax + i % lines * kLine]);
+        }
+    }
 
 private:
     void emit(int first, int end, bool near) {

@@ -116,6 +116,7 @@ private:
     void emit_prefetches(int chunk) {
         const int total = kKeys * prefetch_.lines();
         prefetch_.some(chunk * total / form_.chunks, (chunk + 1) * total / form_.chunks);
+        prefetch_.soon(rows_, kKeys, chunk, form_.chunks);
     }
 
     std::vector<Vec> emit_keys(int chunk, int four) {

@@ -45,7 +45,8 @@ int64_t copied_value_bytes(const AttentionPlan& plan);
 
 // Addresses of a range of cache rows of one kv head. Of blocks of tokens: as jit/args.h says, and no scales.
 struct RowAddresses {
-    const char *key[jit::kTileKeys], *value[jit::kTileKeys];
+    static constexpr int kEntries = jit::kTileKeys + jit::kRowsSoon;
+    const char *key[kEntries], *value[kEntries];
     // Of their scales: blocks hold them, and these point to the lists above.
     const char *const *key_scale, *const *value_scale;
     int64_t begin, count;  // keys begin .. begin + count
@@ -55,7 +56,7 @@ struct RowAddresses {
     int64_t padded() const { return (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding; }
 
 private:
-    const char *key_scales_[jit::kTileKeys], *value_scales_[jit::kTileKeys];
+    const char *key_scales_[kEntries], *value_scales_[kEntries];
 };
 
 // Address of the query vector of query row `row`.

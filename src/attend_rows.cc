@@ -82,8 +82,9 @@ void clear_dead_scales(const AttentionPlan& plan, const RowAddresses& block, flo
     for (int g = 0; g < groups; ++g, last += kBlockTokens) std::fill(last + live, last + kBlockTokens, 0.f);
 }
 
-// PV reads the values of a block several times. Rows a multiple of a page apart share so few sets of the
-// caches that they do not stay there (Zen 3: 64 KB a way of L2, 8 ways, for keys as well): they are copied.
+// PV reads the values of a block several times. Rows a multiple of a page apart share so few sets of a small
+// second-level cache that they do not stay there (Zen 3: 64 KB a way, 8 ways, for keys as well): they are
+// copied. On Zen 5, with 16 ways, the copy takes more than it saves, however far apart they are.
 const char* const* near_rows(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& block,
                              const RowsState& s) {
     constexpr int64_t kFar = 4096;
@@ -215,7 +216,8 @@ void write_result(const AttentionPlan& plan, const AttentionProblem& p, const It
 
 int64_t copied_value_bytes(const AttentionPlan& plan) {
     const quire_format& format = plan.spec.value_format;
-    const int64_t bytes = token_block_info(format.type) ? 0 : bytes_of(format.type, plan.spec.Dv);
+    if (has_large_l2() || token_block_info(format.type)) return 0;
+    const int64_t bytes = bytes_of(format.type, plan.spec.Dv);
     return bytes <= 512 ? bytes : 0;
 }
 
@@ -235,7 +237,7 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     const auto set = [&](RowAddresses* to, const Item& of, int64_t begin) {
         if (begin >= of.key_end) return false;
         to->set(problem.cache, of.b, of.kv_head, begin, std::min<int64_t>(kBlock, of.key_end - begin),
-                kBlock);
+                kBlock + jit::kRowsSoon);
         return true;
     };
     bool more = set(block, item, item.key_begin);

@@ -81,7 +81,11 @@ const Target* find_target(const std::string& name) {
 }
 
 bool has_large_l1() {
-    static const bool large = sysconf(_SC_LEVEL1_DCACHE_SIZE) >= 48 * 1024;
+    static const bool large = sysconf(_SC_LEVEL1_DCACHE_SIZE) >= 48 << 10;
+    return large;
+}
+bool has_large_l2() {
+    static const bool large = sysconf(_SC_LEVEL2_CACHE_SIZE) >= 1 << 20;
     return large;
 }
 

@@ -22,8 +22,9 @@ struct Target {
 const Target* target_table(int* count);
 const Target* find_target(const std::string& name);
 
-// Whether the first-level cache has 48 KB or more.
+// Whether the first-level data cache has 48 KB or more; the second-level one of a core 1 MB.
 bool has_large_l1();
+bool has_large_l2();
 
 // Best target that CPUID and XCR0 of this machine allow.
 const Target* machine_target();

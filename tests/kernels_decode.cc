@@ -151,7 +151,7 @@ private:
         const size_t R = size_t(setup_.rows);
         const int padded = padded_keys(count);
         const GuardedBuffer next = KernelRows::nowhere(kBlock);
-        const GuardedBuffer key_rows = keys_.rows(first, count, padded),
+        const GuardedBuffer key_rows = keys_.rows_and_soon(first, count, padded),
                             value_rows = values_.rows(first, count, padded);
         const GuardedBuffer key_scale_rows = keys_.scales(first, count, padded),
                             value_scale_rows = values_.scales(first, count, padded);

@@ -77,6 +77,12 @@ GuardedBuffer KernelRows::rows(int first, int count, int length) const {
     }
     return addresses(rows_, first, count, length);
 }
+GuardedBuffer KernelRows::rows_and_soon(int first, int count, int length) const {
+    const GuardedBuffer own = rows(first, count, length), soon = nowhere(jit::kRowsSoon);
+    std::vector<const void*> list(own.as<const void*>(), own.as<const void*>() + length);
+    list.insert(list.end(), soon.as<const void*>(), soon.as<const void*>() + jit::kRowsSoon);
+    return GuardedBuffer::of(list);
+}
 GuardedBuffer KernelRows::scales(int first, int count, int length) const {
     return scales_in_rows_ ? rows(first, count, length) : addresses(scales_, first, count, length);
 }

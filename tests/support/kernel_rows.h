@@ -35,6 +35,8 @@ public:
     // Addresses of `length` rows from `first` on, the last of `count` rows repeated. Blocks of tokens, which
     // begin at `first`: the address of each once, between addresses that nothing may touch.
     GuardedBuffer rows(int first, int count, int length) const;
+    // The same for QK: behind them are addresses that only a prefetch may touch.
+    GuardedBuffer rows_and_soon(int first, int count, int length) const;
     GuardedBuffer scales(int first, int count, int length) const;
     // Addresses that only a prefetch may touch.
     static GuardedBuffer nowhere(int length);
