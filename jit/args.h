@@ -227,6 +227,7 @@ struct TileBiasArgs {         // rows of an additive mask -> TileSoftmaxArgs::bi
     float* bias;              // [N][stride], L of each written, in log2 units; -Inf stays, nothing becomes it
     int64_t stride;           // bytes
     int64_t count;            // keys, a multiple of 4, at least 4
+    int64_t fours;            // 1: rows 4 i to 4 i + 3 are the same
 };
 
 struct TileSoftmaxArgs {

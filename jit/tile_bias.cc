@@ -10,10 +10,10 @@ namespace {
 
 constexpr float kTiny = 0x1p-120f;
 
-// for key in 0..count step 4:
+// for key in 0..count step 4 (eight at a time, while there are):
 //   x[i] = four keys of rows i, i + 4, i + 8 .., in 128 bits each
 //   bias[i] = max(x[i] * log2 e, lowest) + x[i] * tiny: what is finite stays so, and only -Inf is -Inf
-//   bias[key + j][rows] = dwords j of all x[i]
+//   bias[key + j][rows] = dwords j of all x[i]; where fours of rows are the same, of x[0], four times each
 class TileBias : public Emitter {
 public:
     TileBias(const Target& target, quire_type type)
@@ -26,33 +26,75 @@ public:
         for (int i = 0; i < lanes() / 4; ++i) row_.push_back(gpr("row " + std::to_string(i)));
         vmovups(lowest_, splat(std::numeric_limits<float>::lowest()));
         xor_(at_, at_);
-        Label each;
-        L(each);
-        for (int i = 0; i < 4; ++i) emit_rows(x_[size_t(i)], i);
-        transpose_dwords(x_);
-        for (const Vec& x : x_) {
-            vmovups(ptr[bias_], x);
-            add(bias_, stride_);
-        }
-        add(at_, 4 * key_bytes_);
-        sub(count_, 4);
-        jnz(each, T_NEAR);
+        Label fours, done;
+        cmp(qword[args() + offsetof(TileBiasArgs, fours)], 0);
+        jne(fours, T_NEAR);
+        for (int keys : {kKeys, 4}) for_keys(keys, [&] { emit_keys(keys); });
+        jmp(done, T_NEAR);
+        L(fours);
+        load_addresses(0);
+        for_keys(4, [&] {
+            Temp x(*this, "x"), column(*this, "column");
+            emit_rows(x, 0);
+            for (int j = 0; j < 4; ++j) {
+                vpermilps(column, x, uint8_t(j * 0x55));
+                store(column);
+            }
+        });
+        L(done);
         end();
     }
 
 private:
-    void emit_rows(const Vec& bias, int first) {
-        stage("rows from " + std::to_string(first));
-        std::vector<RegExp> at;
-        for (size_t k = 0; k < row_.size(); ++k) {
-            mov(row_[k], ptr[rows_ + (first + 4 * int(k)) * 8]);
-            at.push_back(row_[k] + at_);
+    static constexpr int kKeys = 8;  // share the loads of addresses
+
+    // While there are so many.
+    template <typename Body>
+    void for_keys(int keys, const Body& body) {
+        Label each, done;
+        L(each);
+        cmp(count_, keys);
+        jl(done, T_NEAR);
+        body();
+        add(at_, keys * key_bytes_);
+        sub(count_, keys);
+        jmp(each, T_NEAR);
+        L(done);
+    }
+
+    void emit_keys(int keys) {
+        std::vector<std::vector<Vec>> x;  // [keys / 4][4]
+        for (int k = 0; k < keys; k += 4) x.push_back(vecs("x", 4));
+        for (int i = 0; i < 4; ++i) {
+            load_addresses(i);
+            for (int k = 0; k < keys; k += 4) emit_rows(x[size_t(k / 4)][size_t(i)], k);
         }
+        for (const std::vector<Vec>& four : x) {
+            transpose_dwords(four);
+            for (const Vec& column : four) store(column);
+            free(four);
+        }
+    }
+
+    void load_addresses(int first) {
+        stage("rows from " + std::to_string(first));
+        for (size_t k = 0; k < row_.size(); ++k) mov(row_[k], ptr[rows_ + (first + 4 * int(k)) * 8]);
+    }
+
+    // Of keys `key` to `key` + 3 from at_ on.
+    void emit_rows(const Vec& bias, int key) {
+        std::vector<RegExp> at;
+        for (const Gpr& row : row_) at.push_back(row + at_ + key * key_bytes_);
         Temp x(*this, "x");
         load_fours(type_, x, at);
         vmulps(bias, x, splat(kLog2e));
         vmaxps(bias, lowest_, bias);  // NaN is the second source, and stays
         vfmadd231ps(bias, x, splat(kTiny));
+    }
+
+    void store(const Vec& x) {
+        vmovups(ptr[bias_], x);
+        add(bias_, stride_);
     }
 
     const quire_type type_;
@@ -61,7 +103,6 @@ private:
               at_ = gpr("at");
     std::vector<Gpr> row_;
     const Vec lowest_ = vec("lowest");
-    const std::vector<Vec> x_ = vecs("x", 4);
 };
 
 }  // namespace

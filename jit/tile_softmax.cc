@@ -86,7 +86,7 @@ private:
     // Of left_ keys.
     void emit_scores(const Vec& index, bool masked) {
         stage(masked ? "masked scores" : "scores");
-        for_keys(masked || changes_scores() ? 1 : kPlainKeys, [&](int keys) {
+        for_keys(masked || key_.alibi || key_.soft_cap ? 1 : kPlainKeys, [&](int keys) {
             for (int i = 0; i < keys * vecs_; ++i) emit_score(i, index, masked);
             if (key_.bias) add(bias_, keys * row_bytes());
             if (!tile_.masked && !key_.alibi) return;

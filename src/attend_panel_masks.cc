@@ -31,6 +31,14 @@ void add_bias_columns(const AttentionProblem& p, const Item& item, const Panel& 
     }
 }
 
+// As with a mask for all heads, four of which share a kv head.
+bool are_alike_in_fours(const char* const* rows, int64_t lanes) {
+    bool alike = true;
+    for (int64_t r = 0; r < lanes; r += 4)
+        for (int64_t i = 1; i < 4; ++i) alike = alike && rows[r + i] == rows[r];
+    return alike;
+}
+
 }  // namespace
 
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
@@ -55,12 +63,18 @@ bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& pa
                     const char** rows) {
     if (p.num_terms != 1) return false;
     const int group = p.spec->group();
-    for (int64_t r = 0; r < panel.lanes; ++r) {
-        const int64_t row = panel.row_begin + std::min(r, panel.rows - 1);
-        const int head = item.kv_head * group + int(row % group);
-        rows[r] = numbers_of(p, p.terms[0], item.b, row / group, head, begin);
-        if (rows[r] == nullptr) return false;
+    const char* of_row = nullptr;
+    for (int64_t r = 0, head = panel.row_begin % group; r < panel.rows; ++r) {
+        const int64_t row = panel.row_begin + r;
+        const bool is_first = r == 0 || head == 0;
+        of_row = is_first
+                     ? numbers_of(p, p.terms[0], item.b, row / group, item.kv_head * group + int(head), begin)
+                     : of_row + p.terms[0].head_stride;
+        if (of_row == nullptr) return false;
+        rows[r] = of_row;
+        head = head + 1 == group ? 0 : head + 1;
     }
+    std::fill(rows + panel.rows, rows + panel.lanes, of_row);
     return true;
 }
 
@@ -70,9 +84,10 @@ void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, con
     int64_t done = 0;
     if (count >= 4 && list_mask_rows(p, item, panel, begin, s.mask_rows)) {
         done = count / 4 * 4;
+        const bool fours = are_alike_in_fours(s.mask_rows, panel.lanes);
         for (int64_t first = 0; first < panel.lanes; first += lanes)
             plan.bias_columns.of(p.terms[0].type)(
-                {s.mask_rows + first, s.bias + first, panel.lanes * int64_t(sizeof(float)), done});
+                {s.mask_rows + first, s.bias + first, panel.lanes * int64_t(sizeof(float)), done, fours});
     }
     if (done < count)
         add_bias_columns(p, item, panel, begin + done, count - done, s.bias + done * panel.lanes, s);

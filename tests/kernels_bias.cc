@@ -26,7 +26,8 @@ float draw(Random* random) {
     return random->chance(0.3) ? special[random->below(int64_t(std::size(special)))] : random->normal();
 }
 
-void check_bias(const Target& target, quire_type type, int count, Flush flush) {
+// fours: of rows that are the same.
+void check_bias(const Target& target, quire_type type, int count, bool fours, Flush flush) {
     jit::BiasKernels kernels;
     ASSERT_TRUE(make_bias_kernels(test_code_cache(), target, &kernels).ok());
     const int lanes = target.lanes(), stride = 3 * lanes;
@@ -37,13 +38,14 @@ void check_bias(const Target& target, quire_type type, int count, Flush flush) {
         rows.emplace_back(size_t(count * type_bits(type) / 8), flush);
         for (int i = 0; i < count; ++i) store_number(type, rows.back().data(), i, draw(&random));
         rows.back().forbid_writes();
-        list.push_back(rows.back().data());
+        list.push_back(rows[size_t(fours ? r / 4 * 4 : r)].data());
     }
     const GuardedBuffer addresses = GuardedBuffer::of(list, flush);
     GuardedBuffer bias(size_t((count - 1) * stride + lanes) * sizeof(float), flush);
     bias.fill(0x77);
     poisoned_call<jit::TileBiasArgs>(
-        kernels.of(type), {addresses.as<const char*>(), bias.as<float>(), stride * 4, count}, Entry::nan);
+        kernels.of(type), {addresses.as<const char*>(), bias.as<float>(), stride * 4, count, fours},
+        Entry::nan);
     for (int i = 0; i < count; ++i)
         for (int lane = 0; lane < stride && i * stride + lane < int(bias.size() / 4); ++lane) {
             const float got = bias.as<float>()[i * stride + lane];
@@ -51,7 +53,7 @@ void check_bias(const Target& target, quire_type type, int count, Flush flush) {
                 ASSERT_EQ(float_bits(got), 0x77777777u) << "written beside the lanes";
                 continue;
             }
-            const float wanted = expected(load_number(type, rows[size_t(lane)].data(), i));
+            const float wanted = expected(load_number(type, list[size_t(lane)], i));
             ASSERT_TRUE(std::isnan(wanted) ? std::isnan(got) : float_bits(got) == float_bits(wanted))
                 << kernels.of(type).code().name << " key " << i << " lane " << lane << ": " << got
                 << " instead of " << wanted;
@@ -61,8 +63,10 @@ void check_bias(const Target& target, quire_type type, int count, Flush flush) {
 TEST(KernelsBias, Quick) {
     for (const Target* target : jit_targets())
         for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
-            for (const int count : {4, 8, 128})
-                for (const Flush flush : {Flush::end, Flush::begin}) check_bias(*target, type, count, flush);
+            for (const int count : {4, 8, 12, 128})
+                for (const bool fours : {false, true})
+                    for (const Flush flush : {Flush::end, Flush::begin})
+                        check_bias(*target, type, count, fours, flush);
 }
 
 }  // namespace
