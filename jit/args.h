@@ -222,12 +222,12 @@ struct TileQueryArgs {     // columns -> what the products of keys take that are
     float* factors;        // [L] of words and three bytes, written
 };
 
-struct TileBiasArgs {         // rows of an additive mask -> TileSoftmaxArgs::bias
+struct TileBiasArgs {         // scores + rows of an additive mask, in log2 units
     const char* const* rows;  // [L] of the mask's type, at any address
-    float* bias;              // [N][stride], L of each written, in log2 units; -Inf stays, nothing becomes it
-    int64_t stride;           // bytes
-    int64_t count;            // keys, a multiple of 4, at least 4
-    int64_t fours;            // 1: rows 4 i to 4 i + 3 are the same
+    float* scores;   // [N][stride], L of each in and out; -Inf of the mask hides, no finite number does
+    int64_t stride;  // bytes
+    int64_t count;   // keys, a multiple of 4, at least 4
+    int64_t fours;   // 1: rows 4 i to 4 i + 3 are the same
 };
 
 struct TileSoftmaxArgs {

@@ -1,5 +1,6 @@
 #include "jit/tile_bias.h"
 
+#include <cmath>
 #include <cstddef>
 #include <limits>
 
@@ -13,14 +14,15 @@ constexpr float kTiny = 0x1p-120f;
 // for key in 0..count step 4 (eight at a time, while there are):
 //   x[i] = four keys of rows i, i + 4, i + 8 .., in 128 bits each
 //   bias[i] = max(x[i] * log2 e, lowest) + x[i] * tiny: what is finite stays so, and only -Inf is -Inf
-//   bias[key + j][rows] = dwords j of all x[i]; where fours of rows are the same, of x[0], four times each
+//   scores[key + j][rows] += dwords j of all x[i] (where fours of rows are the same, of x[0], four times
+//   each); -Inf of the mask hides also where the score is NaN
 class TileBias : public Emitter {
 public:
     TileBias(const Target& target, quire_type type)
         : Emitter(target), type_(type), key_bytes_(type_bits(type) / 8) {
         begin();
         mov(rows_, ptr[args() + offsetof(TileBiasArgs, rows)]);
-        mov(bias_, ptr[args() + offsetof(TileBiasArgs, bias)]);
+        mov(scores_, ptr[args() + offsetof(TileBiasArgs, scores)]);
         mov(stride_, ptr[args() + offsetof(TileBiasArgs, stride)]);
         mov(count_, ptr[args() + offsetof(TileBiasArgs, count)]);
         for (int i = 0; i < lanes() / 4; ++i) row_.push_back(gpr("row " + std::to_string(i)));
@@ -92,14 +94,17 @@ private:
         vfmadd231ps(bias, x, splat(kTiny));
     }
 
-    void store(const Vec& x) {
-        vmovups(ptr[bias_], x);
-        add(bias_, stride_);
+    void store(const Vec& column) {
+        Temp sum(*this, "sum");
+        vaddps(sum, column, ptr[scores_]);
+        replace_where_equal(sum, column, -INFINITY);
+        vmovups(ptr[scores_], *sum);
+        add(scores_, stride_);
     }
 
     const quire_type type_;
     const int key_bytes_;
-    const Gpr rows_ = gpr("rows"), bias_ = gpr("bias"), stride_ = gpr("stride"), count_ = gpr("count"),
+    const Gpr rows_ = gpr("rows"), scores_ = gpr("scores"), stride_ = gpr("stride"), count_ = gpr("count"),
               at_ = gpr("at");
     std::vector<Gpr> row_;
     const Vec lowest_ = vec("lowest");

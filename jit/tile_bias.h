@@ -1,4 +1,5 @@
-// Rows of an additive mask into columns, query rows in the lanes. void(const TileBiasArgs*).
+// Rows of an additive mask into columns, query rows in the lanes, and added to scores. void(const
+// TileBiasArgs*).
 #pragma once
 #include <vector>
 

@@ -1,5 +1,6 @@
 // What hides keys from a panel's rows, or is added to their scores.
 #include <algorithm>
+#include <cmath>
 
 #include "src/attend_panels.h"
 #include "src/half.h"
@@ -8,9 +9,9 @@
 namespace quire {
 namespace {
 
-// Of keys begin .. begin + count, [count][lanes]; lanes without a row get that of the last.
-void add_bias_columns(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
-                      int64_t count, float* bias, const TileState& s) {
+// Of keys begin .. begin + count, [count][panel lanes]; lanes without a row get that of the last.
+void load_bias_columns(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
+                       int64_t count, float* bias, const TileState& s) {
     const int group = p.spec->group();
     const bool by_head = p.has_terms_by_head();
     for (int64_t first = 0; first < panel.lanes; first += 4) {
@@ -78,19 +79,26 @@ bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& pa
     return true;
 }
 
-void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
-                       const Panel& panel, int64_t begin, int64_t count, const TileState& s) {
-    const int lanes = plan.target->lanes();
-    int64_t done = 0;
-    if (count >= 4 && list_mask_rows(p, item, panel, begin, s.mask_rows)) {
-        done = count / 4 * 4;
-        const bool fours = are_alike_in_fours(s.mask_rows, panel.lanes);
-        for (int64_t first = 0; first < panel.lanes; first += lanes)
-            plan.bias_columns.of(p.terms[0].type)(
-                {s.mask_rows + first, s.bias + first, panel.lanes * int64_t(sizeof(float)), done, fours});
+bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+               int64_t begin, int64_t count, const TileState& s) {
+    const bool capped = plan.spec.soft_cap > 0;  // which comes before
+    if (!list_mask_rows(p, item, panel, begin, s.mask_rows)) {
+        load_bias_columns(p, item, panel, begin, count, s.bias, s);
+        return false;
     }
-    if (done < count)
-        add_bias_columns(p, item, panel, begin + done, count - done, s.bias + done * panel.lanes, s);
+    float* const scores = capped ? s.bias : s.scores;
+    if (capped) std::fill(s.bias, s.bias + count * panel.lanes, 0.f);
+    const int lanes = plan.target->lanes();
+    const int64_t done = count / 4 * 4;
+    const bool fours = are_alike_in_fours(s.mask_rows, panel.lanes);
+    for (int64_t first = 0; done > 0 && first < panel.lanes; first += lanes)
+        plan.mask_rows.of(p.terms[0].type)(
+            {s.mask_rows + first, scores + first, panel.lanes * int64_t(sizeof(float)), done, fours});
+    float *const rest = s.bias + done * panel.lanes, *const to = scores + done * panel.lanes;
+    if (done < count) load_bias_columns(p, item, panel, begin + done, count - done, rest, s);
+    for (int64_t i = 0; !capped && i < (count - done) * panel.lanes; ++i)
+        to[i] = rest[i] == -INFINITY ? -INFINITY : to[i] + rest[i];
+    return !capped;
 }
 
 void drop_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,

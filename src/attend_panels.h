@@ -56,9 +56,10 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
 bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
                     const char** rows);
 
-// What score terms add, into TileState::bias.
-void load_bias_columns(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
-                       const Panel& panel, int64_t begin, int64_t count, const TileState& s);
+// Adds what score terms say to the tile's scores, where they are a row of numbers and no soft cap comes
+// between; false: it is in TileState::bias, for softmax to add.
+bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
+               int64_t begin, int64_t count, const TileState& s);
 
 // Dropout of the tile's probabilities, which softmax has left in the scores' memory.
 void drop_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,

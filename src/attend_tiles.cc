@@ -124,16 +124,17 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (!panel.begun) {
         begin_panel(plan, panel, s);
     }
-    const jit::TileKernels& kernels = view.bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
     const bool all_from_begin = !view.ragged && begin >= panel.all.begin;
     const int64_t plain = all_from_begin ? std::clamp<int64_t>(panel.all.end - begin, 0, count) : 0;
     const bool masked = plain < count || (pairs && padded != count);
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
-    if (view.bias) load_bias_columns(plan, p, item, panel, begin, count, s);
     look_ahead(plan, index, begin + tile_count >= panel.any.end, s);
     if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
     jit::LinesAhead* const ahead = s.ahead->begin();
-    kernels.qk({panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors, ahead});
+    plan.tile[panel.vecs].qk(
+        {panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors, ahead});
+    const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
+    const jit::TileKernels& kernels = has_bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
                                 s.rescale, pairs ? padded : count, plain, cap_factor(plan.spec)});

@@ -59,7 +59,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
             QUIRE_TRY(make_tile_kernels(cache, tile_keys, tile_values, scores, vecs,
                                         bias ? &plan->tile_bias[vecs] : &plan->tile[vecs]));
     }
-    QUIRE_TRY(make_bias_kernels(cache, *plan->target, &plan->bias_columns));
+    QUIRE_TRY(make_bias_kernels(cache, *plan->target, &plan->mask_rows));
     QUIRE_TRY(make_panel_kernels(cache, tile_keys, tile_values, spec.type, &plan->panel));
     QUIRE_TRY(make_pack_kernels(cache, tile_keys, tile_values, &plan->pack));
     QUIRE_TRY(make_token_rows(cache, keys, Side::key, &plan->pack.key_rows));

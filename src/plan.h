@@ -37,7 +37,7 @@ struct AttentionPlan {
     jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width
     jit::TileKernels tile_bias[jit::kMaxPanelVecs + 1];
     jit::PanelKernels panel;
-    jit::BiasKernels bias_columns;
+    jit::BiasKernels mask_rows;
     jit::PackKernels pack;
     jit::Kernel<jit::MergeArgs> merge;
 

@@ -1,5 +1,5 @@
-// The kernel that brings rows of an additive mask into the lanes: rows of exactly as many numbers as it is
-// given, registers poisoned.
+// The kernel that adds rows of an additive mask to scores, query rows in the lanes: rows of exactly as many
+// numbers as it is given, registers poisoned.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,19 +41,25 @@ void check_bias(const Target& target, quire_type type, int count, bool fours, Fl
         list.push_back(rows[size_t(fours ? r / 4 * 4 : r)].data());
     }
     const GuardedBuffer addresses = GuardedBuffer::of(list, flush);
-    GuardedBuffer bias(size_t((count - 1) * stride + lanes) * sizeof(float), flush);
-    bias.fill(0x77);
+    GuardedBuffer scores(size_t((count - 1) * stride + lanes) * sizeof(float), flush);
+    std::vector<float> before;
+    for (size_t i = 0; i < scores.size() / 4; ++i) {
+        before.push_back(random.chance(0.1) ? NAN : random.normal());
+        scores.as<float>()[i] = before.back();
+    }
     poisoned_call<jit::TileBiasArgs>(
-        kernels.of(type), {addresses.as<const char*>(), bias.as<float>(), stride * 4, count, fours},
+        kernels.of(type), {addresses.as<const char*>(), scores.as<float>(), stride * 4, count, fours},
         Entry::nan);
     for (int i = 0; i < count; ++i)
-        for (int lane = 0; lane < stride && i * stride + lane < int(bias.size() / 4); ++lane) {
-            const float got = bias.as<float>()[i * stride + lane];
+        for (int lane = 0; lane < stride && i * stride + lane < int(before.size()); ++lane) {
+            const float got = scores.as<float>()[i * stride + lane],
+                        score = before[size_t(i * stride + lane)];
             if (lane >= lanes) {
-                ASSERT_EQ(float_bits(got), 0x77777777u) << "written beside the lanes";
+                ASSERT_EQ(float_bits(got), float_bits(score)) << "written beside the lanes";
                 continue;
             }
-            const float wanted = expected(load_number(type, list[size_t(lane)], i));
+            const float added = expected(load_number(type, list[size_t(lane)], i));
+            const float wanted = added == -INFINITY ? added : score + added;
             ASSERT_TRUE(std::isnan(wanted) ? std::isnan(got) : float_bits(got) == float_bits(wanted))
                 << kernels.of(type).code().name << " key " << i << " lane " << lane << ": " << got
                 << " instead of " << wanted;

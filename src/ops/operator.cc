@@ -29,7 +29,7 @@ std::string kernels_of(const AttentionPlan& plan) {
     for (const jit::DecodeKernels& k : plan.decode) names.add(k);
     names.add(plan.pack);
     names.add(plan.panel);
-    names.add(plan.bias_columns);
+    names.add(plan.mask_rows);
     for (const jit::TileKernels& k : plan.tile) names.add(k);
     names.add(plan.merge);
     return line("attention", names);

@@ -85,7 +85,7 @@ std::string problem_text(const ReadProblem& p) {
 }
 
 // Of what attend_rows and attend_tiles take for this call; with a mask, a panel takes either softmax, and
-// with a map of it a block takes either set of kernels.
+// with a map of it a block takes either set of kernels. Rows of numbers are added to scores before softmax.
 void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNames* names) {
     for (int64_t b = 0; b < p.B; ++b) {
         const int64_t rows = p.queries(b) * plan.spec.group();
@@ -97,11 +97,12 @@ void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNam
         }
         names->add(plan.pack);
         names->add(plan.panel);
-        if (p.num_terms == 1 && numbers_of(p, p.terms[0], b, 0, 0, 0))
-            names->add(plan.bias_columns.of(p.terms[0].type));
+        const bool of_numbers = p.num_terms == 1 && numbers_of(p, p.terms[0], b, 0, 0, 0);
+        if (of_numbers) names->add(plan.mask_rows.of(p.terms[0].type));
         const int64_t left = rows % plan.panel_rows(), lanes = plan.target->lanes();
+        const bool with_bias = p.num_terms && (!of_numbers || plan.spec.soft_cap > 0);
         for (const jit::TileKernels* tile : {plan.tile_bias, plan.tile}) {
-            if (tile == plan.tile ? p.num_terms && !p.mask_map : !p.num_terms) continue;
+            if (tile == plan.tile ? with_bias && !p.mask_map : !with_bias) continue;
             if (rows >= plan.panel_rows()) names->add(tile[plan.panel_vecs]);
             if (left > 0) names->add(tile[(left + lanes - 1) / lanes]);
         }
