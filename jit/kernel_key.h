@@ -29,11 +29,14 @@ struct RowKey {
     int dim;   // D or Dv
     int rows;  // query rows (decode), vectors of query rows (tiles); 0 where it does not matter
     Products products = Products::floats;
+    // The rows of a block follow each other without a gap, and so do their scales (decode).
+    bool adjacent = false;
 
     std::string name(const char* stage) const {
         std::string text = std::string(stage) + "_d" + std::to_string(dim);
         if (rows != 0) text += "_r" + std::to_string(rows);
-        return text + "_" + format_name(format) + products_name(products) + "_" + target->name;
+        text += "_" + format_name(format) + products_name(products);
+        return text + (adjacent ? "_adjacent_" : "_") + target->name;
     }
     bool words() const { return products == Products::words; }
     bool bytes() const { return products == Products::bytes; }
@@ -82,6 +85,8 @@ struct RowKey {
         return lanes;
     }
     int row_bytes() const { return int(bytes_of(format.type, dim)); }
+    // Of a row's scales, where they lie apart from it; else 0.
+    int scale_bytes() const { return is_quantised(format) ? groups() * type_bits(format.scale_type) / 8 : 0; }
 };
 
 // What is done to the scores before softmax.

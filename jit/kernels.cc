@@ -50,7 +50,7 @@ Status make_token_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernel
     kernels->query = keys.products;
     return make(
         cache, keys.name("token_qk"), [&](auto* code) { return generate_token_qk(keys, code); },
-        &kernels->qk);
+        &kernels->listed.qk);
 }
 
 Status make_token_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernels) {
@@ -59,13 +59,13 @@ Status make_token_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kern
     scales.products = Products::floats;
     QUIRE_TRY(make(
         cache, scales.name("token_scales"), [&](auto* code) { return generate_token_scales(scales, code); },
-        &kernels->value_scales));
+        &kernels->listed.value_scales));
     QUIRE_TRY(make(
         cache, values.name("token_weights"), [&](auto* code) { return generate_token_weights(values, code); },
         &kernels->weights));
     return make(
         cache, values.name("token_pv"), [&](auto* code) { return generate_token_pv(values, code); },
-        &kernels->pv);
+        &kernels->listed.pv);
 }
 
 Status make_query_fours(CodeCache& cache, RowKey keys, DecodeKernels* kernels) {
@@ -75,22 +75,38 @@ Status make_query_fours(CodeCache& cache, RowKey keys, DecodeKernels* kernels) {
         &kernels->query_fours);
 }
 
-Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
+Status make_block_qk(CodeCache& cache, const RowKey& keys, BlockKernels* kernels) {
     QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
-    kernels->query = keys.products;
-    if (takes_fours(keys)) QUIRE_TRY(make_query_fours(cache, keys, kernels));
     return make(
         cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk);
 }
 
-Status make_row_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernels) {
+Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
+    kernels->query = keys.products;
+    if (takes_fours(keys)) QUIRE_TRY(make_query_fours(cache, keys, kernels));
+    return make_block_qk(cache, keys, &kernels->listed);
+}
+
+Status make_block_pv(CodeCache& cache, const RowKey& values, BlockKernels* kernels) {
     QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));
+    return make(
+        cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); }, &kernels->pv);
+}
+
+Status make_row_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernels) {
     if (values.words() || folds_scales(values))
         QUIRE_TRY(make(
             cache, values.name("decode_weights"), [&](auto* code) { return generate_weights(values, code); },
             &kernels->weights));
-    return make(
-        cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); }, &kernels->pv);
+    return make_block_pv(cache, values, &kernels->listed);
+}
+
+// Where rows need no list.
+Status make_adjacent(CodeCache& cache, RowKey keys, RowKey values, BlockKernels* kernels) {
+    if (token_block_info(keys.format.type) || token_block_info(values.format.type)) return {};
+    keys.adjacent = values.adjacent = true;
+    QUIRE_TRY(make_block_qk(cache, keys, kernels));
+    return make_block_pv(cache, values, kernels);
 }
 
 TileKey tile_key(const RowKey& key, int vecs) {
@@ -110,6 +126,7 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
                                                  : make_row_qk(cache, keys, kernels));
     QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, values, kernels)
                                                    : make_row_pv(cache, values, kernels));
+    QUIRE_TRY(make_adjacent(cache, keys, values, &kernels->adjacent));
     kernels->of_block = values.words();
     const SoftmaxKey softmax{keys.target, scores, kernels->of_block};
     return make(

@@ -25,15 +25,20 @@ private:
     void (*function_)(const Args*) = nullptr;
 };
 
-struct DecodeKernels {  // few query rows against a block of cache rows; for one number of rows
+struct BlockKernels {                             // what reads the rows of a block
     Kernel<ScalesArgs> key_scales, value_scales;  // empty where the format has none
-    Products query = Products::floats;            // what qk takes
-    Kernel<QueryFoursArgs> query_fours;           // empty where that is not of fours
     Kernel<QkArgs> qk;
-    bool of_block = false;  // SoftmaxKey::of_block
+    Kernel<PvArgs> pv;
+};
+
+struct DecodeKernels {      // few query rows against a block of cache rows; for one number of rows
+    BlockKernels listed;    // any rows
+    BlockKernels adjacent;  // RowKey::adjacent; empty where a side has blocks of tokens
+    Products query = Products::floats;   // what qk takes
+    Kernel<QueryFoursArgs> query_fours;  // empty where that is not of fours
+    bool of_block = false;               // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;
     Kernel<WeightsArgs> weights;  // empty where pv takes probabilities
-    Kernel<PvArgs> pv;
 };
 
 Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,

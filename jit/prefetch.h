@@ -3,29 +3,29 @@
 #include <cassert>
 
 #include "jit/args.h"
-#include "jit/emitter.h"
-#include "jit/kernel_key.h"
+#include "jit/row_list.h"
 
 namespace quire::jit {
 
 class Prefetch {
 public:
-    Prefetch(Emitter& e, const RowKey& key) : e_(e), row_bytes_(key.row_bytes()) {
-        if (is_quantised(key.format))  // scales in the rows come with them
-            scale_bytes_ = key.groups() * type_bits(key.format.scale_type) / 8;
-    }
+    Prefetch(Emitter& e, const RowKey& key)
+        : e_(e),
+          row_bytes_(key.row_bytes()),
+          scale_bytes_(key.scale_bytes()),  // scales in the rows come with them
+          rows_(e, key, row_bytes_, "next rows"),
+          scales_(e, key, scale_bytes_, "next scales") {}
 
     // Points at the first row. `args`: of the NextRows.
     void set(const RegExp& args, int first) {
-        e_.mov(rows_, e_.ptr[args + offsetof(NextRows, rows)]);
-        if (scale_bytes_) e_.mov(scales_, e_.ptr[args + offsetof(NextRows, scales)]);
+        rows_.set(args + offsetof(NextRows, rows));
+        if (scale_bytes_) scales_.set(args + offsetof(NextRows, scales));
         near_ = args + offsetof(NextRows, near);
         move(first);
     }
     void move(int rows) {
-        if (rows == 0) return;
-        e_.add(rows_, 8 * rows);
-        if (scale_bytes_) e_.add(scales_, 8 * rows);
+        rows_.move(rows);
+        if (scale_bytes_) scales_.move(rows);
     }
 
     // Lines of a row and its scales; the first of them may be shared with the row before.
@@ -42,40 +42,57 @@ public:
         e_.L(done);
     }
 
-    const Gpr& rows() const { return rows_; }
+    const RowList& rows() const { return rows_; }
 
     // Share `part` of `parts` of what the next turn of a kernel reads, into the first-level cache; `list`:
-    // the addresses of this turn's rows. What `some` asked for may have left the second: rows a power of two
-    // apart share few of its sets. Clobbers rax.
-    void soon(const Gpr& list, int rows, int part, int parts) {
+    // this turn's rows. What `some` asked for may have left the second: rows a power of two apart share few
+    // of its sets. Clobbers rax.
+    void soon(const RowList& list, int rows, int part, int parts) {
         assert(rows <= kRowsSoon);
-        const int lines = lines_of(row_bytes_), total = rows * lines, first = part * total / parts;
-        for (int i = first; i < (part + 1) * total / parts; ++i) {
-            if (i % lines == 0 || i == first) e_.mov(e_.rax, e_.ptr[list + 8 * (rows + i / lines)]);
-            e_.prefetcht0(e_.ptr[e_.rax + i % lines * kLine]);
-        }
+        const int of_row = lines_of(row_bytes_), total = rows * of_row, first = part * total / parts;
+        for (int i = first; i < (part + 1) * total / parts; ++i)
+            line_of(list, row_bytes_, {rows, i / of_row, i % of_row, i == first}, true);
     }
 
 private:
+    struct Line {
+        int behind, row, line;  // of row `behind` + `row`
+        bool is_first;
+    };
+
     void emit(int first, int end, bool near) {
         const int of_row = lines_of(row_bytes_);
         for (int i = first; i < end; ++i) {
-            const int line = i % lines(), at = line < of_row ? line : line - of_row;
-            if (at == 0 || i == first)
-                e_.mov(e_.rax, e_.ptr[(line < of_row ? rows_ : scales_) + 8 * (i / lines())]);
-            const Address address = e_.ptr[e_.rax + at * kLine];
-            near ? e_.prefetcht0(address) : e_.prefetcht1(address);
+            const int row = i / lines(), line = i % lines();
+            if (line < of_row)
+                line_of(rows_, row_bytes_, {0, row, line, i == first}, near);
+            else
+                line_of(scales_, scale_bytes_, {0, row, line - of_row, i == first}, near);
         }
+    }
+
+    // Adjacent rows are lines one after the other, each asked for once.
+    void line_of(const RowList& list, int bytes, const Line& at, bool near) {
+        RegExp address;
+        if (list.adjacent()) {
+            const int line = (at.row * bytes + at.line * kLine) / kLine;
+            const int before = at.line > 0 ? line - 1 : ((at.row - 1) * bytes) / kLine + lines_of(bytes) - 1;
+            if (at.row > 0 && line <= before) return;
+            address = list.here() + at.behind * bytes + line * kLine;
+        } else {
+            if (at.line == 0 || at.is_first) list.at(at.behind + at.row, e_.rax);
+            address = e_.rax + at.line * kLine;
+        }
+        near ? e_.prefetcht0(e_.ptr[address]) : e_.prefetcht1(e_.ptr[address]);
     }
 
     static constexpr int kLine = 64;
     static int lines_of(int bytes) { return (bytes + kLine - 1) / kLine; }
 
     Emitter& e_;
-    const int row_bytes_;
-    int scale_bytes_ = 0;
+    const int row_bytes_, scale_bytes_;
     RegExp near_;
-    const Gpr rows_ = e_.gpr("next rows"), scales_ = e_.gpr("next scales");
+    RowList rows_, scales_;
 };
 
 }  // namespace quire::jit

@@ -51,8 +51,8 @@ private:
         stage("key " + std::to_string(key));
         const std::vector<Vec> v = vecs("v", pass.width);
         emit_values(v, key, pass, [&] {
-            mov(row_, ptr[rows_ + 8 * key]);
-            for (int w = 0; w < pass.width; ++w) emit_load(v[size_t(w)], pass.vec + w, key);
+            const RegExp row = rows_.at(key, row_);
+            for (int w = 0; w < pass.width; ++w) emit_load(v[size_t(w)], pass.vec + w, row, key);
         });
         for (int r = 0; r < pass.rows; ++r) {
             const RegExp weights = weights_ + ((pass.row + r) * kBlock + key) * key_bytes();
@@ -66,9 +66,9 @@ private:
         free(v);
     }
 
-    void emit_load(const Vec& v, int vec, int key) {
-        if (folds_) return loader_->load_codes(v, vec, row_);
-        loader_->load(v, vec, row_, scales_ + key * key_.scales_stride() * 4);
+    void emit_load(const Vec& v, int vec, const RegExp& row, int key) {
+        if (folds_) return loader_->load_codes(v, vec, row);
+        loader_->load(v, vec, row, scales_ + key * key_.scales_stride() * 4);
     }
 
     int group_of(int vec) const { return folds_ ? vec * lanes() / scale_group(key_.format) : 0; }
@@ -126,10 +126,9 @@ private:
         stage("pair " + std::to_string(pair));
         const std::vector<Vec> v = vecs("v", pass.width);
         emit_values(v, pair, pass, [&] {
-            mov(row_, ptr[rows_ + 16 * pair]);
-            mov(second_, ptr[rows_ + 16 * pair + 8]);
+            const RegExp first = rows_.at(2 * pair, row_), second = rows_.at(2 * pair + 1, second_);
             for (int w = 0; w < pass.width; w += step())
-                loader_->load_values(&v[size_t(w)], pass.vec + w, row_, second_);
+                loader_->load_values(&v[size_t(w)], pass.vec + w, first, second);
         });
         for (int r = 0; r < pass.rows; ++r) {
             const RegExp weights = weights_ + ((pass.row + r) * kBlock / 2 + pair) * pair_bytes();

@@ -31,10 +31,11 @@ void PvPasses::emit_pass(const Pass& pass) {
     stage("pass from row " + std::to_string(pass.row) + ", vector " + std::to_string(pass.vec));
     emit_begin(acc, pass);
     mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
-    mov(rows_, ptr[args() + offsetof(PvArgs, rows)]);
+    rows_.set(args() + offsetof(PvArgs, rows));
     if (prefetches(pass)) {
         prefetch_.set(args() + offsetof(PvArgs, next), pass.prefetch_begin);
-        lea(prefetch_end_, ptr[prefetch_.rows() + 8 * (pass.prefetch_end - pass.prefetch_begin)]);
+        const int rows = pass.prefetch_end - pass.prefetch_begin;
+        lea(prefetch_end_, ptr[prefetch_.rows().here() + prefetch_.rows().step() * rows]);
     }
     mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
@@ -44,7 +45,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     if (prefetches(pass)) emit_prefetches(pass);
     emit_turn(acc, pass);
     add(weights_, turn_bytes());
-    add(rows_, 8 * kUnroll);
+    rows_.move(kUnroll);
     if (several_passes()) add(numbers_, kUnroll * pass.width * vec_bytes());
     sub(count_, kUnroll);
     jnz(each_turn, T_NEAR);
@@ -57,7 +58,7 @@ void PvPasses::emit_prefetches(const Pass& pass) {
     const int turns = kBlock / kUnroll, rows = (pass.prefetch_end - pass.prefetch_begin + turns - 1) / turns;
     Label done;
     for (int row = 0; row < rows; ++row) {
-        cmp(prefetch_.rows(), prefetch_end_);
+        cmp(prefetch_.rows().here(), prefetch_end_);
         jae(done);
         prefetch_.some(0, prefetch_.lines());
         prefetch_.move(1);

@@ -56,8 +56,9 @@ protected:
     const RowKey key_;
     Prefetch prefetch_;
     const Gpr prefetch_end_ = gpr("prefetch end"), output_ = gpr("output"), weights_ = gpr("weights"),
-              rows_ = gpr("rows"), scales_ = gpr("scales"), rescale_ = gpr("rescale"), count_ = gpr("count"),
-              row_ = gpr("row"), numbers_ = gpr("numbers");
+              scales_ = gpr("scales"), rescale_ = gpr("rescale"), count_ = gpr("count"), row_ = gpr("row"),
+              numbers_ = gpr("numbers");
+    RowList rows_{*this, key_, key_.row_bytes(), "rows"};
 
 private:
     void emit_pass(const Pass& pass);

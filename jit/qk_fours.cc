@@ -41,7 +41,7 @@ public:
         mov(query_, ptr[args() + offsetof(QkArgs, query)]);
         mov(starts_, ptr[args() + offsetof(QkArgs, starts)]);
         mov(factors_, ptr[args() + offsetof(QkArgs, factors)]);
-        mov(rows_, ptr[args() + offsetof(QkArgs, rows)]);
+        rows_.set(args() + offsetof(QkArgs, rows));
         prefetch_.set(args() + offsetof(QkArgs, next), 0);
         mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
@@ -51,7 +51,7 @@ public:
         Label each_turn;
         L(each_turn);
         emit_turn();
-        add(rows_, 8 * kKeys);
+        rows_.move(kKeys);
         prefetch_.move(kKeys);
         add(scales_, key_.scales_stride() * 4 * kKeys);
         add(scores_, 4 * kKeys);
@@ -122,8 +122,7 @@ private:
     std::vector<Vec> emit_keys(int chunk, int four) {
         const std::vector<Vec> k = vecs("k", 4);
         for (int t = 0; t < 4; ++t) {
-            mov(row_, ptr[rows_ + 8 * (4 * four + t)]);
-            loader_->load_packed(k[size_t(t)], chunk, row_);
+            loader_->load_packed(k[size_t(t)], chunk, rows_.at(4 * four + t, row_));
         }
         transpose_dwords(k);
         return k;
@@ -268,8 +267,9 @@ private:
     const std::unique_ptr<ByteLoader> loader_;
     Prefetch prefetch_;
     Vec base_;
-    const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"), rows_ = gpr("rows"),
+    const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"),
               scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"), row_ = gpr("row");
+    RowList rows_{*this, key_, key_.row_bytes(), "rows"};
 };
 
 }  // namespace

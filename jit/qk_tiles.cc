@@ -8,7 +8,7 @@ namespace quire::jit {
 void QkTiles::generate() {
     begin();
     mov(query_, ptr[args() + offsetof(QkArgs, query)]);
-    mov(rows_, ptr[args() + offsetof(QkArgs, rows)]);
+    rows_.set(args() + offsetof(QkArgs, rows));
     prefetch_.set(args() + offsetof(QkArgs, next), 0);
     mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
     mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
@@ -18,7 +18,8 @@ void QkTiles::generate() {
         mov(numbers_, ptr[args() + offsetof(QkArgs, numbers)]);
     }
     const int tokens = tile();
-    for (int t = 0; t < tokens; ++t) row_.push_back(gpr("row" + std::to_string(t)));
+    for (int t = 0; t < tokens; ++t)
+        address_.push_back(rows_.adjacent() ? Gpr() : gpr("row" + std::to_string(t)));
     emit_tiles(tokens);
     if (kKeyPadding % tokens != 0) {
         Label none;
@@ -35,10 +36,11 @@ void QkTiles::emit_tiles(int tokens) {
     stage("tiles of " + std::to_string(tokens) + " keys");
     Label each_tile;
     L(each_tile);
-    for (int t = 0; t < tokens; ++t) mov(row_[size_t(t)], ptr[rows_ + 8 * t]);
+    row_.clear();
+    for (int t = 0; t < tokens; ++t) row_.push_back(rows_.at(t, address_[size_t(t)]));
     for (int row = 0; row < key_.rows; row += rows_a_pass())
         emit_pass(tokens, {row, std::min(rows_a_pass(), key_.rows - row)});
-    add(rows_, 8 * tokens);
+    rows_.move(tokens);
     prefetch_.move(tokens);
     add(scales_, key_.scales_stride() * 4 * tokens);
     add(scores_, 4 * tokens);

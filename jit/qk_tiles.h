@@ -42,12 +42,14 @@ protected:
 
     const RowKey key_;
     Prefetch prefetch_;
-    const Gpr query_ = gpr("query"), rows_ = gpr("rows"), scales_ = gpr("scales"), scores_ = gpr("scores"),
-              count_ = gpr("count");
+    const Gpr query_ = gpr("query"), scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count");
     Gpr numbers_;  // where there are several passes
-    std::vector<Gpr> row_;
+    RowList rows_{*this, key_, key_.row_bytes(), "rows"};
+    std::vector<RegExp> row_;  // [T] of the tile at hand
 
 private:
+    std::vector<Gpr> address_;  // [T]
+
     void emit_tiles(int tokens);
     void emit_pass(int tokens, const Pass& pass);
     void emit_prefetches(int tokens, int part);

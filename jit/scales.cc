@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "jit/args.h"
-#include "jit/emitter.h"
+#include "jit/row_list.h"
 
 namespace quire::jit {
 namespace {
@@ -18,16 +18,21 @@ public:
     explicit Scales(const RowKey& key)
         : Emitter(*key.target), key_(key), block_(block_info(key.format.type)) {
         begin();
-        for (int i = 0; i < kUnroll; ++i) row_.push_back(gpr("row " + std::to_string(i)));
-        mov(rows_, ptr[args() + offsetof(ScalesArgs, rows)]);
+        for (int i = 0; i < kUnroll; ++i)
+            address_.push_back(rows_.adjacent() ? Gpr() : gpr("row " + std::to_string(i)));
+        rows_.set(args() + offsetof(ScalesArgs, rows));
         mov(out_, ptr[args() + offsetof(ScalesArgs, out)]);
         mov(count_, ptr[args() + offsetof(ScalesArgs, count)]);
         const int together = rows_together();
         Label each_turn;
         L(each_turn);
-        for (int i = 0; i < kUnroll; ++i) mov(row_[size_t(i)], ptr[rows_ + 8 * i]);
-        for (int i = 0; i < kUnroll; i += together) together > 1 ? emit_rows(i, together) : emit_row(i);
-        add(rows_, 8 * kUnroll);
+        row_.clear();
+        for (int i = 0; i < kUnroll; ++i) row_.push_back(rows_.at(i, address_[size_t(i)]));
+        if (is_one_list())
+            emit_list();
+        else
+            for (int i = 0; i < kUnroll; i += together) together > 1 ? emit_rows(i, together) : emit_row(i);
+        rows_.move(kUnroll);
         add(out_, key_.scales_stride() * 4 * kUnroll);
         sub(count_, kUnroll);
         jnz(each_turn, T_NEAR);
@@ -39,6 +44,20 @@ private:
 
     RegExp out_at(int row, int group) const {
         return out_ + (row * key_.scales_stride() + group * key_.numbers()) * 4;
+    }
+
+    // Scales of adjacent rows, written as they lie: whole vectors of a turn.
+    bool is_one_list() const {
+        return rows_.adjacent() && !block_ && key_.groups() == key_.scales_stride() &&
+               kUnroll * key_.groups() % lanes() == 0;
+    }
+    void emit_list() {
+        stage("scales of " + std::to_string(kUnroll) + " rows");
+        for (int first = 0; first < kUnroll * key_.groups(); first += lanes()) {
+            Temp factors(*this, "factors");
+            load_number(key_.format.scale_type, factors, halves_at(0, first), lanes());
+            store(0, first, factors);
+        }
     }
 
     int rows_together() const {
@@ -88,8 +107,10 @@ private:
 
     const RowKey key_;
     const BlockInfo* const block_;
-    const Gpr rows_ = gpr("rows"), out_ = gpr("out"), count_ = gpr("count");
-    std::vector<Gpr> row_;
+    RowList rows_{*this, key_, block_ ? key_.row_bytes() : key_.scale_bytes(), "rows"};
+    const Gpr out_ = gpr("out"), count_ = gpr("count");
+    std::vector<Gpr> address_;  // [kUnroll]
+    std::vector<RegExp> row_;   // of the turn at hand
 };
 
 }  // namespace

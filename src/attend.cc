@@ -94,6 +94,7 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
                        int64_t fill) {
     begin = first;
     count = keys;
+    adjacent = false;
     const int64_t entries = std::max(padded(), fill);
     const auto set_side = [&](const RowView& view, const char** out) {
         if (view.block_shift != 0) return list_blocks(cache, view, b, kv_head, first, keys, entries, out);
@@ -110,6 +111,26 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
     set_side(cache.value, value);
     key_scale = set_scales(cache.key, key, cache.key_scale, key_scales_);
     value_scale = set_scales(cache.value, value, cache.value_scale, value_scales_);
+}
+
+bool RowAddresses::set_adjacent(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys) {
+    if (!cache.adjacent || keys % jit::kKeyPadding != 0) return false;
+    if (cache.page_size != 0 && first % cache.page_size + keys > cache.page_size) return false;
+    begin = first;
+    count = keys;
+    adjacent = true;
+    const int64_t row = cache.row(b, first);
+    const auto set_scales = [&](const RowView& rows, const char** of_rows, const RowView& scales,
+                                const char** out) {
+        if (scales.base == rows.base) return of_rows;
+        if (scales.base) *out = scales.at(b, row, kv_head);
+        return out;
+    };
+    *key = cache.key.at(b, row, kv_head);
+    *value = cache.value.at(b, row, kv_head);
+    key_scale = set_scales(cache.key, key, cache.key_scale, key_scales_);
+    value_scale = set_scales(cache.value, value, cache.value_scale, value_scales_);
+    return true;
 }
 
 float query_factor(const AttentionSpec& spec) {

@@ -50,9 +50,12 @@ struct RowAddresses {
     // Of their scales: blocks hold them, and these point to the lists above.
     const char *const *key_scale, *const *value_scale;
     int64_t begin, count;  // keys begin .. begin + count
+    bool adjacent;         // rows and scales follow each other, and none is repeated
 
     // The last row is repeated up to a multiple of kKeyPadding and at least `fill` entries.
     void set(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys, int64_t fill);
+    // The first of each list alone, where the keys are adjacent; false: they are not.
+    bool set_adjacent(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys);
     int64_t padded() const { return (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding; }
 
 private:

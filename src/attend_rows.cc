@@ -89,7 +89,7 @@ const char* const* near_rows(const AttentionPlan& plan, const AttentionProblem& 
                              const RowsState& s) {
     constexpr int64_t kFar = 4096;
     const int64_t bytes = copied_value_bytes(plan);
-    if (bytes == 0 || p.cache.value.row_stride % kFar != 0) return block.value;
+    if (bytes == 0 || block.adjacent || p.cache.value.row_stride % kFar != 0) return block.value;
     for (int64_t i = 0; i < block.padded(); ++i) {
         s.value_rows[i] = s.values + i * bytes;
         std::memcpy(s.values + i * bytes, block.value[i], size_t(bytes));
@@ -120,7 +120,7 @@ jit::NextRows next_values(const AttentionPlan& plan, const AttentionProblem& p, 
 
 // QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the
 // memory busy meanwhile, and are enough for the processor's own prefetches to go on from there.
-void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows) {
+void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows, bool adjacent) {
     constexpr int kLines = 12, kLine = 64;
     const bool keys = same_rows(plan);
     const quire_format& format = keys ? plan.spec.key_format : plan.spec.value_format;
@@ -129,7 +129,7 @@ void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows) {
     const int64_t bytes = blocks ? block_bytes(format, dim) : bytes_of(format.type, dim);
     const int64_t lines = (bytes + kLine - 1) / kLine, step = blocks ? kBlockTokens : 1;
     for (int64_t i = 0, row = 0, line = 0; i < kLines; ++i) {
-        const char* const at = rows.rows[row] + line * kLine;
+        const char* const at = adjacent ? rows.rows[0] + i * kLine : rows.rows[row] + line * kLine;
         rows.near ? _mm_prefetch(at, _MM_HINT_T0) : _mm_prefetch(at, _MM_HINT_T1);
         if (++line == lines) line = 0, row += step;
     }
@@ -166,22 +166,23 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
             std::fill(bias + block.count, bias + padded, 0.f);
         }
     }
-    if (kernels.key_scales) kernels.key_scales({block.key_scale, s.scales, padded});
-    kernels.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.scales, s.scores, padded,
+    const jit::BlockKernels& of_rows = block.adjacent ? kernels.adjacent : kernels.listed;
+    if (of_rows.key_scales) of_rows.key_scales({block.key_scale, s.scales, padded});
+    of_rows.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.scales, s.scores, padded,
                 same_rows(plan) ? next_values(plan, p, block) : next_keys(plan, p, next), s.numbers});
     const jit::NextRows after = same_rows(plan) ? next_keys(plan, p, next) : next_values(plan, p, next);
-    prefetch_first(plan, after);
+    prefetch_first(plan, after, block.adjacent);
     kernels.softmax({s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec),
                      s.block_tops});
     if (p.dropout) drop_rows(p, item, block, kernels.of_block, s);
-    if (kernels.value_scales) kernels.value_scales({block.value_scale, s.scales, padded});
+    if (of_rows.value_scales) of_rows.value_scales({block.value_scale, s.scales, padded});
     clear_dead_scales(plan, block, s.scales);
     const char* const* values = near_rows(plan, p, block, s);
     if (kernels.weights) {
         kernels.weights({s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_tops});
-        kernels.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, after, s.numbers});
+        of_rows.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, after, s.numbers});
     } else {
-        kernels.pv({s.scores, values, s.scales, s.rescale, s.output, padded, after, s.numbers});
+        of_rows.pv({s.scores, values, s.scales, s.rescale, s.output, padded, after, s.numbers});
     }
 }
 
@@ -234,17 +235,22 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     std::fill(s.output, s.output + rows * plan.value_stride, 0.f);
 
     RowAddresses *block = &s.addresses[0], *next = &s.addresses[1];
-    const auto set = [&](RowAddresses* to, const Item& of, int64_t begin) {
+    // after: the block whose kernels ask for these rows; they may need a list of adjacent ones, too.
+    const auto set = [&](RowAddresses* to, const Item& of, int64_t begin, const RowAddresses* after) {
         if (begin >= of.key_end) return false;
-        to->set(problem.cache, of.b, of.kv_head, begin, std::min<int64_t>(kBlock, of.key_end - begin),
-                kBlock + jit::kRowsSoon);
+        const int64_t keys = std::min<int64_t>(kBlock, of.key_end - begin);
+        const bool adjacent = to->set_adjacent(problem.cache, of.b, of.kv_head, begin, keys);
+        if (!adjacent || (after && !after->adjacent)) {
+            to->set(problem.cache, of.b, of.kv_head, begin, keys, kBlock + jit::kRowsSoon);
+            to->adjacent = adjacent;
+        }
         return true;
     };
-    bool more = set(block, item, item.key_begin);
+    bool more = set(block, item, item.key_begin, nullptr);
     for (int64_t begin = item.key_begin; more; begin += kBlock) {
-        more = set(next, item, begin + kBlock);
+        more = set(next, item, begin + kBlock, block);
         if (!more && item.parts > 1) prefetch_states(plan, item, states);
-        const bool prefetches = more || (following && set(next, *following, following->key_begin));
+        const bool prefetches = more || (following && set(next, *following, following->key_begin, block));
         attend_block(plan, problem, item, *block, prefetches ? *next : *block, s);
         std::swap(block, next);
     }

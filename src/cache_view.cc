@@ -58,6 +58,12 @@ Status check_row_range(const char* name, int64_t begin, int64_t count, int64_t s
     return {};
 }
 
+bool is_adjacent(const RowView& rows, const RowView& scales, const quire_format& format, int dim) {
+    if (token_block_info(format.type) || rows.row_stride != bytes_of(format.type, dim)) return false;
+    return !is_quantised(format) ||
+           scales.row_stride == bytes_of(format.scale_type, dim / format.quant_group);
+}
+
 }  // namespace
 
 Status check_cache(const CacheTensors& t, const CacheSpec& spec, int64_t B, CacheView* cache) {
@@ -77,6 +83,8 @@ Status check_cache(const CacheTensors& t, const CacheSpec& spec, int64_t B, Cach
                            &cache->key_scale));
     QUIRE_TRY(check_scales("value_scale", t.value_scale, spec.value_format, lead, spec.Hk, spec.Dv,
                            cache->value, &cache->value_scale));
+    cache->adjacent = is_adjacent(cache->key, cache->key_scale, spec.key_format, spec.D) &&
+                      is_adjacent(cache->value, cache->value_scale, spec.value_format, spec.Dv);
     if (!batched) return {};
     if (t.cachestarts != nullptr)
         return invalid("cachestarts is given: must be NULL with a key [B, T, Hk, D]");

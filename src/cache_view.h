@@ -19,6 +19,7 @@ struct CacheView {
     bool batched = false;            // every sequence has rows of its own: [B, T, Hk, ...]
     int64_t slots = 0;               // rows, of one sequence where batched
     int64_t max_pages = 0;
+    bool adjacent = false;  // the rows of a head follow each other without a gap, and so do their scales
     quire_type blocks = QUIRE_NONE;  // of tokens: starts and pages are multiples of kBlockTokens; NONE: none
     int64_t row(int64_t b, int64_t t) const {
         if (!starts) return t;

@@ -137,6 +137,24 @@ TEST(AttentionSameBits, QuickLayouts) {
     }
 }
 
+// Rows side by side have kernels of their own, for blocks that are full or end with a vector; the others of
+// the same sequence, and of the next, are listed.
+TEST(AttentionSameBits, QuickAdjacentRows) {
+    for (Case c : bases()) {
+        c.sequences = {{1, 1300, 1}, {1, 37, 2}, {2, 656, 3}, {1, 128, 4}, {3, 1025, 5}};
+        for (const int64_t page_size : {128, 192, 512}) {
+            c.page_size = page_size;
+            c.layout = 2;
+            const Outcome listed = run_on(c, best_target());
+            c.layout = 3;
+            Tensors tensors(c);
+            check(tensors, {&best_target()});
+            EXPECT_EQ(tensors.key.rows_view.strides[0], tensors.key.rows_view.shape[2]);
+            EXPECT_TRUE(run_on(c, best_target()) == listed) << c;
+        }
+    }
+}
+
 void check_alone(const Case& c, const Target& target) {
     const Outcome together = run_on(c, target);
     for (int64_t b = 0; b < c.B(); ++b) {

@@ -119,11 +119,15 @@ TEST_F(Decode, RowKernels) {
                      {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
                     if (jit::has_fours(format, *target))
                         check("query_fours", {target, format, dim, 0, products}, jit::generate_query_fours);
-                if (key.groups() > 0) check("scales", key, jit::generate_scales);
-                for (int rows : kRows) {
-                    key.rows = rows;
-                    check("decode_qk", key, jit::generate_qk);
-                    check("decode_pv", key, jit::generate_pv);
+                for (const bool adjacent : {false, true}) {
+                    key.rows = 0;
+                    key.adjacent = adjacent;
+                    if (key.groups() > 0) check("scales", key, jit::generate_scales);
+                    for (int rows : kRows) {
+                        key.rows = rows;
+                        check("decode_qk", key, jit::generate_qk);
+                        check("decode_pv", key, jit::generate_pv);
+                    }
                 }
             }
 }

@@ -151,10 +151,9 @@ private:
         const size_t R = size_t(setup_.rows);
         const int padded = padded_keys(count);
         const GuardedBuffer next = KernelRows::nowhere(kBlock);
-        const GuardedBuffer key_rows = keys_.rows_and_soon(first, count, padded),
-                            value_rows = values_.rows(first, count, padded);
-        const GuardedBuffer key_scale_rows = keys_.scales(first, count, padded),
-                            value_scale_rows = values_.scales(first, count, padded);
+        const bool adjacent = around.adjacent && kernels_.adjacent.qk;
+        const jit::BlockKernels& kernels = adjacent ? kernels_.adjacent : kernels_.listed;
+        const Rows rows = adjacent ? adjacent_rows(first, count, padded) : listed_rows(first, count, padded);
         GuardedBuffer key_scales = array(size_t(key_.scales_floats(padded)), around.scratch, flush_),
                       value_scales = array(size_t(value_.scales_floats(padded)), around.scratch, flush_),
                       scores = array(R * kBlock, around.scratch, flush_),
@@ -169,15 +168,15 @@ private:
                             block = array(value_.words() ? 2 * R : 0, around.scratch, flush_);
 
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
-        if (kernels_.key_scales)
+        if (kernels.key_scales)
             poisoned_call<jit::ScalesArgs>(
-                kernels_.key_scales, {address(key_scale_rows), key_scales.as<float>(), padded}, around.entry);
+                kernels.key_scales, {address(rows.key_scales), key_scales.as<float>(), padded}, around.entry);
         poisoned_call<jit::QkArgs>(
-            kernels_.qk,
+            kernels.qk,
             {key_.products == jit::Products::floats ? query_.data() : rounded_.query.data(),
              rounded_.factors.as<float>(),
              rounded_.starts.as<int32_t>(),
-             address(key_rows),
+             address(rows.keys),
              key_scales.as<float>(),
              scores.as<float>(),
              padded,
@@ -189,9 +188,9 @@ private:
             {scores.as<float>(), bias.as<float>(), bounds_array.as<jit::RowBounds>(), max.as<float>(),
              sum.as<float>(), rescale.as<float>(), setup_.rows, padded, kCap, block.as<float>()},
             around.entry);
-        if (kernels_.value_scales)
-            poisoned_call<jit::ScalesArgs>(kernels_.value_scales,
-                                           {address(value_scale_rows), value_scales.as<float>(), padded},
+        if (kernels.value_scales)
+            poisoned_call<jit::ScalesArgs>(kernels.value_scales,
+                                           {address(rows.value_scales), value_scales.as<float>(), padded},
                                            around.entry);
         const bool tokens = token_block_info(value_.format.type) != nullptr;
         if (tokens) clear_dead(count, value_scales.as<float>());
@@ -208,9 +207,9 @@ private:
                 {scores.as<float>(), value_scales.as<float>(), weights.as<int16_t>(), factors.as<float>(),
                  padded, block.as<float>()},
                 around.entry);
-        poisoned_call<jit::PvArgs>(kernels_.pv,
+        poisoned_call<jit::PvArgs>(kernels.pv,
                                    {kernels_.weights ? weights.data() : scores.data(),
-                                    address(value_rows),
+                                    address(rows.values),
                                     kernels_.weights ? factors.as<float>() : value_scales.as<float>(),
                                     rescale.as<float>(),
                                     output.as<float>(),
@@ -218,6 +217,29 @@ private:
                                     {address(next), address(next)},
                                     numbers.as<float>()},
                                    around.entry);
+    }
+
+    struct Rows {
+        GuardedBuffer keys, key_scales, values, value_scales;  // lists, of adjacent rows of one address each
+        std::vector<GuardedBuffer> buffers;                    // of those
+    };
+    Rows listed_rows(int first, int count, int padded) const {
+        return {keys_.rows_and_soon(first, count, padded),
+                keys_.scales(first, count, padded),
+                values_.rows(first, count, padded),
+                values_.scales(first, count, padded),
+                {}};
+    }
+    Rows adjacent_rows(int first, int count, int padded) const {
+        Rows rows;
+        rows.buffers.push_back(keys_.adjacent_rows(first, count, padded));
+        rows.buffers.push_back(keys_.adjacent_scales(first, count, padded));
+        rows.buffers.push_back(values_.adjacent_rows(first, count, padded));
+        rows.buffers.push_back(values_.adjacent_scales(first, count, padded));
+        GuardedBuffer* const lists[] = {&rows.keys, &rows.key_scales, &rows.values, &rows.value_scales};
+        for (size_t i = 0; i < 4; ++i)
+            *lists[i] = GuardedBuffer::of(std::vector<const void*>{rows.buffers[i].data()});
+        return rows;
     }
 
     // As src/attend_rows.cc: what is past the last key has weight 0.
@@ -248,6 +270,9 @@ void check_setup(const Setup& setup) {
         around.scratch = 0;
         EXPECT_TRUE(decode.run(around) == poisoned)
             << setup.name() << ": registers or scratch show in the result";
+        around.entry = Entry::nan;
+        around.adjacent = true;
+        EXPECT_TRUE(decode.run(around) == poisoned) << setup.name() << ": adjacent rows give another result";
     }
 }
 

@@ -30,6 +30,12 @@ KERNELS = (
         tile_qk_d16_stride16_w1 tile_softmax_w1_masked tile_pv_d16_stride16_w1
         tile_rows_d16_f32 tile_columns_d16_f32""",
     ),
+    (
+        TARGETS,
+        "--cache int8",
+        """scales_d16_int8_gr8_f16_adjacent decode_qk_d16_r2_int8_gr8_f16_adjacent
+        decode_pv_d16_r2_int8_gr8_f16_adjacent""",
+    ),
     (TARGETS, "--cache int4", "decode_qk_d16_r2_int4_gr8_f16 decode_pv_d16_r2_int4_gr8_f16"),
     (
         TARGETS,

@@ -14,12 +14,16 @@ public:
         if (kernel && seen_.insert(kernel.code().name).second)
             text_ += (text_.empty() ? "" : " ") + kernel.code().name;
     }
-    void add(const jit::DecodeKernels& k) {
+    void add(const jit::BlockKernels& k, const jit::Kernel<jit::SoftmaxArgs>& softmax) {
         add(k.key_scales);
         add(k.qk);
-        add(k.softmax);
+        add(softmax);
         add(k.value_scales);
         add(k.pv);
+    }
+    void add(const jit::DecodeKernels& k) {
+        add(k.listed, k.softmax);
+        add(k.adjacent, k.softmax);
     }
     void add(const jit::PackKernels& k) {
         add(k.key_rows);

@@ -16,6 +16,15 @@ GuardedBuffer addresses(const std::vector<GuardedBuffer>& buffers, int first, in
     return GuardedBuffer::of(list);
 }
 
+GuardedBuffer side_by_side(const std::vector<GuardedBuffer>& buffers, int first, int count, int length) {
+    std::vector<uint8_t> bytes;
+    for (int i = 0; i < length && !buffers.empty(); ++i) {
+        const std::vector<uint8_t> row = buffers[size_t(first + std::min(i, count - 1))].bytes();
+        bytes.insert(bytes.end(), row.begin(), row.end());
+    }
+    return GuardedBuffer::of(bytes);
+}
+
 // Any codes, with scales and minima of either sign.
 void fill_blocks(const BlockInfo& block, size_t bytes, Random* random, uint8_t* row) {
     for (size_t i = 0; i < bytes; ++i) row[i] = uint8_t(random->bits());
@@ -85,6 +94,13 @@ GuardedBuffer KernelRows::rows_and_soon(int first, int count, int length) const 
 }
 GuardedBuffer KernelRows::scales(int first, int count, int length) const {
     return scales_in_rows_ ? rows(first, count, length) : addresses(scales_, first, count, length);
+}
+
+GuardedBuffer KernelRows::adjacent_rows(int first, int count, int length) const {
+    return side_by_side(rows_, first, count, length);
+}
+GuardedBuffer KernelRows::adjacent_scales(int first, int count, int length) const {
+    return side_by_side(scales_in_rows_ ? rows_ : scales_, first, count, length);
 }
 
 GuardedBuffer KernelRows::nowhere(int length) {

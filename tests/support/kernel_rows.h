@@ -16,6 +16,7 @@ struct Surroundings {
     Entry entry = Entry::nan;
     float scratch = NAN;  // what buffers that kernels write hold before
     Flush flush = Flush::end;
+    bool adjacent = false;  // rows one after the other, where there are kernels of them
 };
 
 // An array of exactly `count` elements, all `value`.
@@ -38,6 +39,9 @@ public:
     // The same for QK: behind them are addresses that only a prefetch may touch.
     GuardedBuffer rows_and_soon(int first, int count, int length) const;
     GuardedBuffer scales(int first, int count, int length) const;
+    // The same rows, and their scales, one after the other; not of blocks of tokens.
+    GuardedBuffer adjacent_rows(int first, int count, int length) const;
+    GuardedBuffer adjacent_scales(int first, int count, int length) const;
     // Addresses that only a prefetch may touch.
     static GuardedBuffer nowhere(int length);
 
