@@ -22,8 +22,8 @@ ORDER = """
     src/half src/status src/blocks src/token_blocks src/format src/target src/dropout src/rotation
     jit/args jit/code_memory jit/notes jit/code_cache jit/vtune jit/perf jit/zydis jit/listing \
         jit/emitter* jit/math jit/row_loader* jit/word_loader jit/byte_loader \
-        jit/kernel_key jit/row_list jit/prefetch jit/scales jit/qk* jit/query_fours jit/softmax* jit/weights* \
-        jit/pv* \
+        jit/kernel_key jit/row_list jit/prefetch jit/scales jit/qk* jit/query_fours jit/softmax* \
+        jit/weights* jit/pv* \
         jit/rotate jit/quantise|jit/append jit/pack \
         jit/tile* jit/token* jit/merge jit/decode jit/prefill jit/dump jit/kernels
     src/tensors src/cache_view src/problem* src/portable src/select src/precision src/plan src/schedule \
