@@ -82,6 +82,8 @@ public:
     // Until drop_held().
     void hold_lanes(const std::vector<int>& index, int spare);
     void hold_nibbles(int spare);
+    // The same of what load_nibble takes.
+    void hold_nibble_numbers(int spare);
     // The same of numbers that load_splat and multiply_add take.
     void hold_splats(const std::vector<float>& values, int spare);
     void load_splat(const Vec& v, float value);
@@ -109,6 +111,8 @@ public:
     void load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n);
     // Nibbles of n bytes, of two's complement, to f32 lanes: the low one of a byte first.
     void load_signed_nibbles(const Vec& v, const RegExp& at, int n);
+    // Nibble i of each lane of `raw`, of two's complement, to f32 lanes.
+    void load_nibble(const Vec& v, const Vec& raw, int i);
     // Low or high nibbles of lanes() bytes to int32 lanes, or to the f32 number (-127..127, integral) of
     // each.
     void load_nibbles(const Vec& v, const RegExp& at, bool high);

@@ -63,6 +63,21 @@ void Emitter::hold_nibbles(int spare) {
     for (const auto& words : {nibble_places(lanes()), nibble_numbers(), dword_of_eight()}) hold(words, spare);
 }
 
+void Emitter::hold_nibble_numbers(int spare) {
+    if (is_512()) hold(nibble_numbers(), spare);
+}
+
+void Emitter::load_nibble(const Vec& v, const Vec& raw, int i) {
+    if (const auto numbers = held_.find(nibble_numbers()); numbers != held_.end()) {
+        const Xbyak::Zmm z(v.getIdx());
+        if (i > 0) vpsrld(v, raw, uint8_t(4 * i));
+        return vpermps(z, Xbyak::Zmm((i > 0 ? v : raw).getIdx()), Xbyak::Zmm(numbers->second.getIdx()));
+    }
+    if (i < 7) vpslld(v, raw, uint8_t(28 - 4 * i));
+    vpsrad(v, i < 7 ? v : raw, 28);
+    vcvtdq2ps(v, v);
+}
+
 void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high) {
     vpmovzxbd(v, ptr[at]);
     high ? vpsrld(v, v, 4) : bit_and(v, v, splat_bits(15));

@@ -60,9 +60,10 @@ Status make_token_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kern
     QUIRE_TRY(make(
         cache, scales.name("token_scales"), [&](auto* code) { return generate_token_scales(scales, code); },
         &kernels->listed.value_scales));
-    QUIRE_TRY(make(
-        cache, values.name("token_weights"), [&](auto* code) { return generate_token_weights(values, code); },
-        &kernels->weights));
+    if (token_weights_fold(values))
+        QUIRE_TRY(make(
+            cache, values.name("token_weights"),
+            [&](auto* code) { return generate_token_weights(values, code); }, &kernels->weights));
     return make(
         cache, values.name("token_pv"), [&](auto* code) { return generate_token_pv(values, code); },
         &kernels->listed.pv);

@@ -13,8 +13,13 @@ public:
     int pairs() const { return of_dword() / 2; }          // vectors of words
     int chunk_bytes() const { return kBlockTokens * 4; }  // of N elements of the keys
 
+    // Keeps what number() needs in registers, where more than `spare` are free.
+    void hold(int spare) const {
+        if (bits_ == 4) e_.hold_nibble_numbers(spare);
+    }
     // Code i of each lane as a number.
     void number(const Vec& out, const Vec& raw, int i) const {
+        if (bits_ == 4) return e_.load_nibble(out, raw, i);
         const int left = 32 - bits_ * (i + 1);
         if (left) e_.vpslld(out, raw, uint8_t(left));
         e_.vpsrad(out, left ? out : raw, uint8_t(32 - bits_));

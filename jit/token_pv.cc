@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "jit/token_codes.h"
+#include "jit/token_weights.h"
 
 namespace quire::jit {
 namespace {
@@ -13,20 +14,27 @@ namespace {
 //   for each block:                                                                   emit_block
 //     prefetch the pass's share of the next block
 //     for each dword of N tokens, for r: acc[r][w] += weights[r][group of w] * codes  emit_tokens
+//       where weights do not hold the scales: probabilities[r] * (codes * scales[group of w])
 //   output[r][w] = acc[r][w]; words: output * rescale + float(acc) * factors          emit_end
 //
 // Words: a dot product is of two tokens. |weight| < 2^15, |code| < 2^7, kBlock tokens: below 2^29.
 //
-// live: acc[R * W] + raw[W] + codes[W] + weight + the products'
+// live: acc[R * W] + raw[W] + codes[W] + weight, or scale + the products' + the codes'
 class TokenPv : public Emitter {
 public:
     explicit TokenPv(const RowKey& key)
-        : Emitter(*key.target), key_(key), codes_(*this, key.format.type), bytes_(key.words() ? 2 : 4) {
+        : Emitter(*key.target),
+          key_(key),
+          codes_(*this, key.format.type),
+          folds_(token_weights_fold(key)),
+          bytes_(key.words() ? 2 : 4) {
         begin();
         mov(output_, ptr[args() + offsetof(PvArgs, output)]);
         mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
         const int most = std::min(8, (num_vecs() - 2) / (key_.rows + 2));
         const int passes = (key_.vecs() + most - 1) / most;
+        const int widest = (key_.vecs() + passes - 1) / passes;
+        if (!key_.words()) codes_.hold(widest * (key_.rows + 2) + 2);
         for (int i = 0, done = 0; i < passes; ++i) {
             const int left = passes - i, width = (key_.vecs() - done + left - 1) / left;
             emit_pass(done, width, i, passes);
@@ -43,14 +51,16 @@ private:
         return std::min(element, key_.dim - 1) / scale_group(key_.format);
     }
     RegExp weights_at(int row, int group, int token) const {
-        return weights_ + ((row * key_.groups() + group) * kBlock + token) * bytes_;
+        return weights_ + ((row * (folds_ ? key_.groups() : 1) + group) * kBlock + token) * bytes_;
     }
+    RegExp scales_at(int group, int token) const { return scales_ + (group * kBlockTokens + token) * 4; }
 
     void emit_pass(int vec, int width, int pass, int passes) {
         stage("pass from vector " + std::to_string(vec));
         const std::vector<Vec> acc = vecs("acc", key_.rows * width);
         emit_begin(acc, vec, width);
         mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
+        if (!folds_) mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
         mov(blocks_, ptr[args() + offsetof(PvArgs, rows)]);
         mov(next_, ptr[args() + offsetof(PvArgs, next) + offsetof(NextRows, rows)]);
         mov(count_, ptr[args() + offsetof(PvArgs, count)]);
@@ -64,8 +74,10 @@ private:
         emit_tokens(acc, vec, width);
         add(block_, key_.dim * 4);
         add(weights_, codes_.of_dword() * bytes_);
+        if (!folds_) add(scales_, codes_.of_dword() * 4);
         dec(dwords_);
         jnz(each_dword, T_NEAR);
+        if (!folds_) add(scales_, (key_.groups() - 1) * kBlockTokens * 4);
         add(blocks_, 8 * kBlockTokens);
         add(next_, 8 * kBlockTokens);
         sub(count_, kBlockTokens);
@@ -105,18 +117,35 @@ private:
             for (int w = 0; w < width; ++w)
                 key_.words() ? codes_.words(code[size_t(w)], raw[size_t(w)], place)
                              : codes_.number(code[size_t(w)], raw[size_t(w)], place);
+            if (!folds_) emit_scaled(code, vec, t);
             for (int r = 0; r < key_.rows; ++r) emit_products(&acc[size_t(r * width)], code, vec, r, t);
         }
         free(raw);
         free(code);
     }
 
-    void emit_products(const Vec* acc, const std::vector<Vec>& code, int vec, int row, int token) {
-        Temp weight(*this, "weight");
+    // Whether vector `vec` + w has the groups of the one before.
+    bool same_groups(int vec, int w) const {
+        return w > 0 && group_of(vec + w, 0) == group_of(vec + w - 1, 0) &&
+               group_of(vec + w, 1) == group_of(vec + w - 1, 1);
+    }
+
+    void emit_scaled(const std::vector<Vec>& code, int vec, int token) {
+        Temp scale(*this, "scale");
         for (int w = 0; w < int(code.size()); ++w) {
             const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
-            const bool loaded = w > 0 && low == group_of(vec + w - 1, 0) && high == group_of(vec + w - 1, 1);
-            if (!loaded)
+            if (!same_groups(vec, w))
+                broadcast_halves(scale, scales_at(low, token), scales_at(high, token), low == high);
+            vmulps(code[size_t(w)], code[size_t(w)], scale);
+        }
+    }
+
+    void emit_products(const Vec* acc, const std::vector<Vec>& code, int vec, int row, int token) {
+        Temp weight(*this, "weight");
+        if (!folds_) vbroadcastss(weight, ptr[weights_at(row, 0, token)]);
+        for (int w = 0; w < int(code.size()); ++w) {
+            const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
+            if (folds_ && !same_groups(vec, w))
                 broadcast_halves(weight, weights_at(row, low, token), weights_at(row, high, token),
                                  low == high);
             key_.words() ? dot_words(acc[w], code[size_t(w)], weight)
@@ -148,10 +177,11 @@ private:
 
     const RowKey key_;
     const TokenCodes codes_;
+    const bool folds_;
     const int bytes_;  // of a weight
     const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),
               blocks_ = gpr("blocks"), next_ = gpr("next blocks"), count_ = gpr("count"),
-              block_ = gpr("block"), dwords_ = gpr("dwords left");
+              block_ = gpr("block"), dwords_ = gpr("dwords left"), scales_ = gpr("scales");
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "jit/token_codes.h"
+#include "jit/token_qk_bytes.h"
 
 namespace quire::jit {
 namespace {
@@ -224,6 +225,9 @@ std::vector<int> token_word_order(const RowKey& key) {
     return order;
 }
 
-Status generate_token_qk(const RowKey& key, std::vector<uint8_t>* code) { return TokenQk(key).finish(code); }
+Status generate_token_qk(const RowKey& key, std::vector<uint8_t>* code) {
+    const bool of_bytes = key.products != Products::floats && !key.words();
+    return of_bytes ? generate_token_qk_bytes(key, code) : TokenQk(key).finish(code);
+}
 
 }  // namespace quire::jit

@@ -149,6 +149,11 @@ private:
 
 }  // namespace
 
+bool token_weights_fold(const RowKey& values) {
+    if (values.words() || values.rows == 1) return true;
+    return scale_group(values.format) >= 2 * values.target->lanes();
+}
+
 Status generate_token_scales(const RowKey& key, std::vector<uint8_t>* code) {
     return TokenScales(key).finish(code);
 }

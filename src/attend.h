@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "jit/token_qk_bytes.h"
 #include "src/combine.h"
 
 namespace quire {
@@ -79,6 +80,8 @@ struct QueryBytes {
 };
 // The same of [key_stride] floats, in AttentionPlan::byte_order; each lane has a factor of its own.
 void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBytes& to);
+// The same of keys in blocks of tokens (jit/token_qk_bytes.h), in bytes or digits.
+void query_to_token_bytes(const jit::TokenBytesForm& form, const float* query, const QueryBytes& to);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/byte_loader.h"
+#include "jit/token_qk_bytes.h"
 
 namespace quire {
 namespace {
@@ -25,6 +26,19 @@ Sizes four_sizes(const jit::FoursForm& form) {
             form.digits == 1 ? size_t(form.sums()) * lanes : 1};
 }
 
+bool of_token_bytes(const AttentionPlan& plan, jit::Products products) {
+    return token_block_info(plan.spec.key_format.type) && products != jit::Products::floats &&
+           products != jit::Products::words;
+}
+
+jit::TokenBytesForm token_form(const AttentionPlan& plan, jit::Products products) {
+    return jit::TokenBytesForm({plan.target, plan.spec.key_format, plan.spec.D, 0, products});
+}
+
+Sizes token_sizes(const jit::TokenBytesForm& form) {
+    return {size_t(form.bytes()), size_t(form.starts()), size_t(form.factors())};
+}
+
 const jit::FoursForm* fours_of(const AttentionPlan& plan, jit::Products products) {
     if (products == jit::Products::two_bytes) return &plan.fours[1];
     if (products == jit::Products::three_bytes) return &plan.fours[2];
@@ -32,6 +46,7 @@ const jit::FoursForm* fours_of(const AttentionPlan& plan, jit::Products products
 }
 
 Sizes sizes_of(const AttentionPlan& plan, jit::Products products) {
+    if (of_token_bytes(plan, products)) return token_sizes(token_form(plan, products));
     if (const jit::FoursForm* fours = fours_of(plan, products)) return four_sizes(*fours);
     if (products == jit::Products::bytes) return byte_sizes(plan);
     if (products == jit::Products::words) return {plan.query_order.size() * 2, 0, 1};
@@ -68,6 +83,8 @@ void prepare_row(const AttentionPlan& plan, const jit::DecodeKernels& kernels, c
     auto* const bytes = reinterpret_cast<int8_t*>(query);
     if (kernels.query_fours)
         kernels.query_fours({row, bytes, starts, factors});
+    else if (of_token_bytes(plan, kernels.query))
+        query_to_token_bytes(token_form(plan, kernels.query), row, {bytes, starts, factors});
     else if (kernels.query == jit::Products::bytes)
         query_to_bytes(plan, row, {bytes, starts, factors});
     else if (kernels.query == jit::Products::words)

@@ -26,6 +26,7 @@ void choose_tiles(AttentionPlan* plan) {
 
 // How the query is to be prepared for these keys.
 void set_query_form(AttentionPlan* plan, const jit::RowKey& keys) {
+    if (token_block_info(keys.format.type)) return;
     if (jit::takes_fours(keys)) {
         const jit::FoursForm form(keys);
         plan->fours[form.digits - 1] = form;

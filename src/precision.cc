@@ -7,6 +7,7 @@
 #include "jit/qk_fours.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_words.h"
+#include "jit/token_qk_bytes.h"
 #include "jit/token_rows.h"
 #include "jit/weights.h"
 #include "jit/word_loader.h"
@@ -136,15 +137,26 @@ double word_cycles_of_values(const jit::RowKey& key) {
     return cycles(*key.target, multiplications, others) / 2;
 }
 
-// Blocks of tokens: words always pay (docs/performance.md), and there are no bytes.
+// Blocks of tokens (docs/performance.md): words always pay for keys, and bytes of the query more than they;
+// for values where a group fills a vector, which otherwise has two weights.
 jit::Products token_products(quire_precision precision) {
     return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::floats : jit::Products::words;
+}
+jit::Products token_value_products(const jit::RowKey& key, quire_precision precision) {
+    return token_products(scale_group(key.format) < key.target->lanes() ? QUIRE_PRECISION_HIGHEST
+                                                                        : precision);
+}
+jit::Products token_key_products(const jit::RowKey& key, quire_precision precision) {
+    if (!jit::has_token_bytes(key.format, *key.target)) return token_products(precision);
+    return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::three_bytes
+           : precision == QUIRE_PRECISION_HIGH  ? jit::Products::two_bytes
+                                                : jit::Products::bytes;
 }
 
 }  // namespace
 
 jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
-    if (token_block_info(key.format.type)) return token_products(precision);
+    if (token_block_info(key.format.type)) return token_key_products(key, precision);
     jit::Products best = jit::Products::floats;
     double least = float_cycles_of_keys(key);
     const auto consider = [&](jit::Products products, bool possible, double (*count)(const jit::RowKey&)) {
@@ -164,7 +176,7 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
 
 // Never bytes: probabilities of eight bits add more than `medium` allows for.
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
-    if (token_block_info(key.format.type)) return token_products(precision);
+    if (token_block_info(key.format.type)) return token_value_products(key, precision);
     if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
     const bool pays = word_cycles_of_values(key) < kWorthIt * float_cycles_of_values(key);
     return pays ? jit::Products::words : jit::Products::floats;

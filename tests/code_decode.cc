@@ -20,6 +20,7 @@
 #include "jit/token_place.h"
 #include "jit/token_pv.h"
 #include "jit/token_qk.h"
+#include "jit/token_qk_bytes.h"
 #include "jit/token_rows.h"
 #include "jit/token_weights.h"
 #include "tests/code_check.h"
@@ -146,6 +147,12 @@ TEST_F(Decode, TokenKernels) {
                         check(*target, key.name("token_place"),
                               [&](Bytes* bytes) { return jit::generate_token_place(key, side, bytes); });
                     }
+                    for (int rows : kRows)
+                        for (const jit::Products products :
+                             {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
+                            if (jit::has_token_bytes(key.format, *target))
+                                check("token_qk", {target, key.format, dim, rows, products},
+                                      jit::generate_token_qk);
                     for (int rows : kRows)
                         for (bool words : {false, true}) {
                             key.rows = rows;

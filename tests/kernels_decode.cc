@@ -8,7 +8,8 @@
 
 #include "jit/byte_loader.h"
 #include "jit/qk_fours.h"
-#include "jit/token_qk.h"
+#include "jit/token_qk_bytes.h"
+#include "jit/token_weights.h"
 #include "jit/weights.h"
 #include "jit/word_loader.h"
 #include "tests/support/kernel_rows.h"
@@ -40,6 +41,8 @@ struct Setup {
 };
 
 bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
+    const bool of_bytes = products != jit::Products::floats && products != jit::Products::words;
+    if (of_bytes && token_block_info(shape.format.type)) return jit::has_token_bytes(shape.format, target);
     if (products == jit::Products::bytes) return jit::has_bytes(shape.format, target);
     if (products == jit::Products::two_bytes || products == jit::Products::three_bytes)
         return jit::has_fours(shape.format, target);
@@ -195,7 +198,9 @@ private:
         const bool tokens = token_block_info(value_.format.type) != nullptr;
         if (tokens) clear_dead(count, value_scales.as<float>());
         // As pairs of words; blocks of tokens may have floats.
-        const size_t weights_length = R * size_t(tokens ? value_.groups() * (value_.words() ? 1 : 2)
+        const bool folded = tokens && jit::token_weights_fold(value_);
+        const size_t weights_length = R * size_t(folded   ? value_.groups() * (value_.words() ? 1 : 2)
+                                                 : tokens ? 0
                                                  : jit::folds_scales(value_) ? 2 * value_.scales_stride()
                                                                              : value_.weight_stride());
         const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read

@@ -122,6 +122,9 @@ RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flus
 }  // namespace
 
 RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush flush) {
+    const bool tokens = token_block_info(key.format.type) != nullptr;
+    if (tokens && key.products != jit::Products::floats && !key.words())
+        return rounded_token_query(key, rows, query, flush);
     if (takes_fours(key)) return to_fours(key, rows, query, flush);
     if (key.bytes()) return to_bytes(key, rows, query, flush);
     if (key.words()) return to_words(key, rows, query, flush);

@@ -11,5 +11,7 @@ struct RoundedQuery {
 
 // Of `rows` rows of key.padded() floats; bytes change them to what they stand for.
 RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush flush);
+// Of keys in blocks of tokens that are taken as bytes (jit/token_qk_bytes.h).
+RoundedQuery rounded_token_query(const jit::RowKey& key, int rows, float* query, Flush flush);
 
 }  // namespace quire::test

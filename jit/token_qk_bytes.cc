@@ -1,0 +1,321 @@
+#include "jit/token_qk_bytes.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "jit/byte_loader.h"
+#include "jit/emitter.h"
+#include "src/token_blocks.h"
+
+namespace quire::jit {
+namespace {
+
+// The largest divisor of `size`, both multiples of 8, that is at most `most`.
+int token_divisor(int size, int most) {
+    int d = std::min(size, most);
+    while (size % d != 0) d -= 8;
+    return d;
+}
+
+int digits_of(Products products) {
+    return products == Products::bytes ? 1 : products == Products::two_bytes ? 2 : 3;
+}
+
+// The lanes are tokens. For each turn of two blocks (of an odd number the last one twice):   emit_turn
+//   for each pass over R' of the query rows: scores = 0                                     emit_pass
+//     for each group, for each run of it: sums[r][digit][2] = 0 or starts                   emit_run
+//       for each part of the run: prefetch a share of the next blocks
+//         for each dword: its codes as bytes from 0 on (byte loader)                        emit_dword
+//           for r, for each digit: sums += dot product of the query's and codes, in int32
+//       scores[r] += float(sums) * scales[2]                                                emit_digits
+//     digits: scores[r] *= factors[r]                                                       emit_factors
+//
+// Each dword of the query is read once for both blocks. Two digits are 256 * high + low, |query| < 2^15;
+// three of nibbles go into one sum, too: 2^23 * 2^3 * 32 elements at most, as largest_digits is smaller; of
+// int8 the low ones do not, and are another number: 2^15 * 2^7 * 128 < 2^31. Sums of bytes are of eight
+// elements, and multiplied by their factor.
+//
+// live: sums[R' * digits * 2] (bytes: and totals) + codes[2 * parts] + q + 256 + the loader's
+class TokenQkBytes : public Emitter {
+public:
+    explicit TokenQkBytes(const RowKey& key)
+        : Emitter(*key.target),
+          key_(key),
+          form_(key),
+          loader_(ByteLoader::make(*this, row_format(key.format),
+                                   4 * lanes() * byte_parts(row_format(key.format)))) {
+        begin();
+        mov(blocks_, ptr[args() + offsetof(QkArgs, rows)]);
+        mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
+        mov(count_, ptr[args() + offsetof(QkArgs, count)]);
+        mov(next_blocks_, ptr[args() + offsetof(QkArgs, next) + offsetof(NextRows, rows)]);
+        if (form_.chains == 2) vmovups(base_ = vec("digit's base"), splat(256));
+        loader_->hold(kHeld - (form_.chains == 2));
+        Label each_turn;
+        L(each_turn);
+        emit_turn();
+        add(blocks_, 8 * kTurn);
+        add(next_blocks_, 8 * kTurn);
+        add(scores_, 4 * kTurn);
+        sub(count_, kTurn);
+        jg(each_turn, T_NEAR);
+        end();
+    }
+
+private:
+    static constexpr int kBlocks = 2, kTurn = kBlocks * kBlockTokens;  // tokens
+    static_assert(kBlock % kTurn == 0);  // scores of an odd block's double have room
+
+    static constexpr int kPart = 32;  // elements; what the code has once
+    static constexpr int kHeld = 2, kLine = 64;
+
+    using Pair = std::vector<Vec>;   // [kBlocks]
+    using Rows = std::vector<Pair>;  // [R']
+
+    int parts() const { return byte_parts(row_format(key_.format)); }  // vectors of a dword of codes
+    int of_dword() const { return 4 * parts(); }
+    int part() const { return token_divisor(form_.run, kPart); }
+    RegExp scores_at(int row, int block) const { return scores_ + row * kBlock * 4 + block * vec_bytes(); }
+
+    // Vectors of a row: of bytes a sum and a total.
+    int vectors_of_row() const { return kBlocks * std::max(2, form_.digits); }
+    int rows_a_pass() const {
+        const int most = (num_vecs() - kBlocks * parts() - 1 - kHeld) / vectors_of_row();
+        const int passes = (key_.rows + most - 1) / most;
+        return (key_.rows + passes - 1) / passes;
+    }
+
+    void emit_turn() {
+        load_blocks(next_, next_second_, next_blocks_);
+        for (int row = 0; row < key_.rows; row += rows_a_pass())
+            emit_pass(row, std::min(rows_a_pass(), key_.rows - row));
+    }
+
+    void emit_pass(int row, int rows) {
+        stage("rows from " + std::to_string(row));
+        {
+            Temp none(*this, "none");
+            zero(none);
+            for (int r = 0; r < rows; ++r)
+                for (int b = 0; b < kBlocks; ++b) vmovups(ptr[scores_at(row + r, b)], *none);
+        }
+        load_blocks(block_, second_, blocks_);
+        lea(scales_, ptr[block_ + token_block_info(key_.format.type)->code_bytes(key_.dim)]);
+        mov(element_, ptr[args() + offsetof(QkArgs, query)]);
+        mov(starts_,
+            ptr[args() + (form_.digits == 1 ? offsetof(QkArgs, factors) : offsetof(QkArgs, starts))]);
+        if (row != 0) add(element_, row * form_.bytes());
+        if (row != 0) add(starts_, row * starts_of_row() * 4);
+        const int rest = lines() % (key_.dim / part());
+        if (row == 0) emit_prefetches(0, rest);
+        if (row == 0 && rest > 0) add(next_, rest * kLine);
+        const int runs = scale_group(key_.format) / form_.run;
+        emit_times(key_.groups(), "groups left", [&] {
+            emit_times(runs, "runs left", [&] { emit_run(row, rows); });
+            add(scales_, kBlockTokens * 2);
+        });
+        if (form_.digits > 1) emit_factors(row, rows);
+    }
+
+    // first = a block, second = the distance from there to the one behind it, or 0.
+    void load_blocks(const Gpr& first, const Gpr& second, const Gpr& list) {
+        mov(first, ptr[list]);
+        mov(second, first);
+        Label alone;
+        cmp(count_, kTurn);
+        jl(alone);
+        mov(second, ptr[list + 8 * kBlockTokens]);
+        L(alone);
+        sub(second, first);
+    }
+
+    template <typename Body>
+    void emit_times(int count, const char* name, const Body& body) {
+        if (count == 1) return body();
+        const Gpr left = gpr(name);
+        mov(left, count);
+        Label again;
+        L(again);
+        body();
+        dec(left);
+        jnz(again, T_NEAR);
+        free(left);
+    }
+
+    int lines() const { return (block_bytes(key_.format, key_.dim) + kLine - 1) / kLine; }
+    // Lines first .. end of the next blocks, from where they are.
+    void emit_prefetches(int first, int end) {
+        for (int i = first; i < end; ++i) {
+            prefetcht1(ptr[next_ + i * kLine]);
+            prefetcht1(ptr[next_ + next_second_ + i * kLine]);
+        }
+    }
+
+    void emit_run(int row, int rows) {
+        std::vector<Rows> sums;  // by digit; of bytes, of a factor and of the run
+        for (int i = 0; i < std::max(2, form_.digits); ++i) {
+            sums.emplace_back();
+            for (int r = 0; r < rows; ++r) sums.back().push_back(vecs("sum", kBlocks));
+        }
+        for (int r = 0; r < rows; ++r) form_.digits == 1 ? zero_both(sums[1][size_t(r)]) : start(sums, r);
+        emit_times(form_.run / part(), "parts left", [&] {
+            const int dwords = part() / of_dword(), share = row == 0 ? lines() / (key_.dim / part()) : 0;
+            for (int i = 0; i < dwords; ++i) {
+                emit_prefetches(i * share / dwords, (i + 1) * share / dwords);
+                emit_dword(sums, i);
+            }
+            if (share > 0) add(next_, share * kLine);
+            add(block_, part() / of_dword() * kBlockTokens * 4);
+            add(element_, part() * form_.digits);
+            if (form_.digits == 1) add(starts_, 8 * part() / TokenBytesForm::kOfFactor);
+        });
+        if (form_.digits > 1) emit_digits(sums);
+        emit_scaled(sums.back(), row);
+        for (const Rows& of_rows : sums)
+            for (const Pair& pair : of_rows) free(pair);
+        if (form_.digits > 1) add(starts_, 4 * form_.chains);
+    }
+
+    void zero_both(const Pair& v) {
+        for (const Vec& of_block : v) zero(of_block);
+    }
+    void load_both(const Pair& v, const RegExp& at) {
+        vbroadcastss(v[0], ptr[at]);
+        for (size_t b = 1; b < v.size(); ++b) vmovaps(v[b], v[0]);
+    }
+    int starts_of_row() const { return form_.digits == 1 ? form_.factors() : form_.starts(); }
+    RegExp starts_at(int row, int i) const { return starts_ + (row * starts_of_row() + i) * 4; }
+
+    // A chain's start is that of its lowest digit, which is not shifted.
+    void start(const std::vector<Rows>& sums, int r) {
+        for (size_t digit = 0; digit < sums.size(); ++digit) {
+            const int above = int(sums.size() - 1 - digit);  // digits below it
+            if (above < form_.chains)
+                load_both(sums[digit][size_t(r)], starts_at(r, form_.chains - 1 - above));
+            else
+                zero_both(sums[digit][size_t(r)]);
+        }
+    }
+
+    void emit_dword(const std::vector<Rows>& sums, int i) {
+        std::vector<Pair> codes;  // [parts]
+        for (int p = 0; p < parts(); ++p) codes.push_back(vecs("codes", kBlocks));
+        for (int b = 0; b < kBlocks; ++b) {
+            const RegExp at = block_ + i * kBlockTokens * 4;
+            Vec k[2] = {codes[0][size_t(b)], codes.back()[size_t(b)]};
+            loader_->load_packed(k[0], 0, b == 0 ? at : at + second_);
+            loader_->unpack(k);
+        }
+        for (int p = 0; p < parts(); ++p)
+            form_.digits == 1 ? emit_bytes(sums, codes[size_t(p)], i * parts() + p)
+                              : emit_products(sums, codes[size_t(p)], i * parts() + p);
+        for (const Pair& pair : codes) free(pair);
+    }
+
+    void emit_products(const std::vector<Rows>& sums, const Pair& codes, int four) {
+        for (size_t r = 0; r < sums[0].size(); ++r)
+            for (int digit = 0; digit < form_.digits; ++digit)
+                emit_dots(sums[size_t(digit)][r], codes, int(r), four * form_.digits + digit);
+    }
+
+    void emit_dots(const Pair& sums, const Pair& codes, int row, int at) {
+        Temp q(*this, "q");
+        vbroadcastss(q, ptr[element_ + row * form_.bytes() + at * 4]);
+        for (size_t b = 0; b < sums.size(); ++b) dot_bytes(sums[b], codes[b], q);
+    }
+
+    void emit_bytes(const std::vector<Rows>& sums, const Pair& codes, int four) {
+        constexpr int kFours = TokenBytesForm::kOfFactor / 4;
+        const int at = four / kFours * 2;
+        for (size_t r = 0; r < sums[0].size(); ++r) {
+            const Pair &sum = sums[0][r], &total = sums[1][r];
+            if (four % kFours == 0) load_both(sum, starts_at(int(r), at));
+            emit_dots(sum, codes, int(r), four);
+            if (four % kFours != kFours - 1) continue;
+            Temp factor(*this, "factor");
+            vbroadcastss(factor, ptr[starts_at(int(r), at + 1)]);
+            for (size_t b = 0; b < kBlocks; ++b) {
+                vcvtdq2ps(sum[b], sum[b]);
+                vfmadd231ps(total[b], sum[b], factor);
+            }
+        }
+    }
+
+    // The sums of all digits as numbers, in the place of the lowest.
+    void emit_digits(const std::vector<Rows>& sums) {
+        const size_t lowest = sums.size() - 1, joined = lowest + 1 - size_t(form_.chains);
+        for (size_t r = 0; r < sums[0].size(); ++r)
+            for (size_t b = 0; b < kBlocks; ++b) {
+                for (size_t digit = 1; digit <= joined; ++digit) {
+                    const Vec &higher = sums[digit - 1][r][b], &sum = sums[digit][r][b];
+                    vpslld(higher, higher, 8);
+                    vpaddd(sum, sum, higher);
+                }
+                const Vec &high = sums[joined][r][b], &low = sums[lowest][r][b];
+                vcvtdq2ps(low, low);
+                if (form_.chains == 1) continue;
+                vcvtdq2ps(high, high);
+                vfmadd231ps(low, high, base_);
+            }
+    }
+
+    void emit_scaled(const Rows& sums, int row) {
+        for (size_t b = 0; b < kBlocks; ++b) {
+            Temp scale(*this, "scale");
+            vcvtph2ps(scale, b == 0 ? ptr[scales_] : ptr[scales_ + second_]);
+            inf_to_nan(scale);
+            for (size_t r = 0; r < sums.size(); ++r) {
+                const RegExp at = scores_at(row + int(r), int(b));
+                vfmadd213ps(sums[r][b], scale, ptr[at]);
+                vmovups(ptr[at], sums[r][b]);
+            }
+        }
+    }
+
+    void emit_factors(int row, int rows) {
+        mov(starts_, ptr[args() + offsetof(QkArgs, factors)]);
+        for (int r = row; r < row + rows; ++r) {
+            Temp factor(*this, "factor");
+            vbroadcastss(factor, ptr[starts_ + r * 4]);
+            for (int b = 0; b < kBlocks; ++b) {
+                Temp score(*this, "score");
+                vmulps(score, factor, ptr[scores_at(r, b)]);
+                vmovups(ptr[scores_at(r, b)], *score);
+            }
+        }
+    }
+
+    const RowKey key_;
+    const TokenBytesForm form_;
+    const std::unique_ptr<ByteLoader> loader_;
+    Vec base_;
+    const Gpr blocks_ = gpr("blocks"), scores_ = gpr("scores"), count_ = gpr("count"),
+              next_blocks_ = gpr("next blocks"), block_ = gpr("block"), second_ = gpr("to the second"),
+              next_ = gpr("next block"), next_second_ = gpr("to the second next"),
+              element_ = gpr("query elements"), scales_ = gpr("scales"),
+              starts_ = gpr("starts, or factors of bytes");
+};
+
+}  // namespace
+
+bool has_token_bytes(const quire_format& format, const Target& target) {
+    return token_block_info(format.type) && target.vector_bits == 512 && target.vnni;
+}
+
+// A run is a group, or a part of one that fits a sum.
+TokenBytesForm::TokenBytesForm(const RowKey& key)
+    : dim(key.dim),
+      digits(digits_of(key.products)),
+      zero(byte_zero(row_format(key.format))),
+      is_nibbles(is_of_nibbles(row_format(key.format))) {
+    constexpr int kMostRun = 128, kShortRun = 32;
+    const int group = scale_group(key.format);
+    run = group <= kMostRun && !(digits == 3 && is_nibbles) ? group : token_divisor(group, kShortRun);
+    chains = digits == 3 && !is_nibbles ? 2 : 1;
+}
+
+Status generate_token_qk_bytes(const RowKey& key, std::vector<uint8_t>* code) {
+    return TokenQkBytes(key).finish(code);
+}
+
+}  // namespace quire::jit
