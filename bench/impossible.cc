@@ -57,7 +57,9 @@ std::string wrong_memory(const std::vector<Workload>& workloads) {
     for (const Workload& w : workloads) {
         const double row_bytes = double(w.heads + w.kv_heads) * double(w.stored_dim()) * 8;
         needed += double(w.new_tokens()) * row_bytes + w.mask_bytes();
-        if (caches.insert(cache_key(w)).second) needed += double(w.layer_bytes()) * double(w.layers());
+        const double with_gap = double(w.kv_heads + w.gap) / double(w.kv_heads);
+        if (caches.insert(cache_key(w)).second)
+            needed += with_gap * double(w.layer_bytes()) * double(w.layers());
     }
     const double available = available_bytes();
     if (available == 0 || needed <= available) return "";

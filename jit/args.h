@@ -40,6 +40,7 @@ constexpr float kLeastShare = 1 / 1024.f;
 constexpr int largest_digits(int digits) { return 127 << 8 * (digits - 1); }
 constexpr float kLargestOfThree = float(largest_digits(3));
 
+// Kernels of adjacent rows (RowKey::adjacent) take of each list of rows the first address alone.
 struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32
     const char* const*
         rows;       // [N] address of the row's scales (of the row where it holds them); padded as for QK
@@ -65,7 +66,7 @@ struct QkArgs {
     const int32_t* starts;  // of the bytes: [R][chunks][L], of fours [R][starts][L]: -zero * the sum of the
                             // lane's bytes, words or digits
     // [N + kRowsSoon] address of each key row; padded to a multiple of kKeyPadding, and behind them so many
-    // that are asked for, not read
+    // that are asked for, not read (of blocks of tokens none)
     const char* const* rows;
     const float* scales;  // [N][scale stride], quantised formats only
     float* scores;        // [R][kBlock], written

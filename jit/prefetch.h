@@ -1,4 +1,5 @@
-// Prefetches of the rows that the next block of keys will read, a few at a time (args.h: NextRows).
+// Prefetches of the rows that the next block of keys will read, a few at a time (args.h: NextRows), and of
+// those of a kernel's next turn.
 #pragma once
 #include <cassert>
 
@@ -28,60 +29,55 @@ public:
         if (scale_bytes_) scales_.move(rows);
     }
 
-    // Lines of a row and its scales; the first of them may be shared with the row before.
-    int lines() const { return lines_of(row_bytes_) + lines_of(scale_bytes_); }
-    // Lines first .. end of those of the rows from here on. Clobbers rax.
-    void some(int first, int end) {
+    // Share `part` of `parts` of the next `rows` rows and their scales. Clobbers rax.
+    void some(int rows, int part, int parts) {
         Label far, done;
         e_.cmp(e_.qword[near_], 0);
         e_.je(far, e_.T_NEAR);
-        emit(first, end, true);
+        emit(rows, part, parts, true);
         e_.jmp(done, e_.T_NEAR);
         e_.L(far);
-        emit(first, end, false);
+        emit(rows, part, parts, false);
         e_.L(done);
     }
 
     const RowList& rows() const { return rows_; }
 
-    // Share `part` of `parts` of what the next turn of a kernel reads, into the first-level cache; `list`:
-    // this turn's rows. What `some` asked for may have left the second: rows a power of two apart share few
-    // of its sets. Clobbers rax.
+    // Of what the next turn of a kernel reads, into the first-level cache; `list`: this turn's rows. What
+    // `some` asked for may have left the second: rows a power of two apart share few of its sets. Clobbers
+    // rax.
     void soon(const RowList& list, int rows, int part, int parts) {
         assert(rows <= kRowsSoon);
-        const int of_row = lines_of(row_bytes_), total = rows * of_row, first = part * total / parts;
-        for (int i = first; i < (part + 1) * total / parts; ++i)
-            line_of(list, row_bytes_, {rows, i / of_row, i % of_row, i == first}, true);
+        const int total = lines(list, rows, row_bytes_);
+        for (int i = part * total / parts, first = i; i < (part + 1) * total / parts; ++i)
+            line(list, {rows, row_bytes_, i, i == first}, true);
     }
 
 private:
     struct Line {
-        int behind, row, line;  // of row `behind` + `row`
+        int behind, bytes;  // of rows of so many bytes, the first of which is so many behind
+        int line;
         bool is_first;
     };
 
-    void emit(int first, int end, bool near) {
-        const int of_row = lines_of(row_bytes_);
-        for (int i = first; i < end; ++i) {
-            const int row = i / lines(), line = i % lines();
-            if (line < of_row)
-                line_of(rows_, row_bytes_, {0, row, line, i == first}, near);
-            else
-                line_of(scales_, scale_bytes_, {0, row, line - of_row, i == first}, near);
-        }
+    void emit(int rows, int part, int parts, bool near) {
+        const int of_rows = lines(rows_, rows, row_bytes_),
+                  total = of_rows + lines(scales_, rows, scale_bytes_);
+        for (int i = part * total / parts, first = i; i < (part + 1) * total / parts; ++i)
+            i < of_rows ? line(rows_, {0, row_bytes_, i, i == first}, near)
+                        : line(scales_, {0, scale_bytes_, i - of_rows, i == first || i == of_rows}, near);
     }
 
-    // Adjacent rows are lines one after the other, each asked for once.
-    void line_of(const RowList& list, int bytes, const Line& at, bool near) {
-        RegExp address;
-        if (list.adjacent()) {
-            const int line = (at.row * bytes + at.line * kLine) / kLine;
-            const int before = at.line > 0 ? line - 1 : ((at.row - 1) * bytes) / kLine + lines_of(bytes) - 1;
-            if (at.row > 0 && line <= before) return;
-            address = list.here() + at.behind * bytes + line * kLine;
-        } else {
-            if (at.line == 0 || at.is_first) list.at(at.behind + at.row, e_.rax);
-            address = e_.rax + at.line * kLine;
+    // Adjacent rows are one piece of memory, whose last line may be that of the rows behind it.
+    static int lines(const RowList& list, int rows, int bytes) {
+        return list.adjacent() ? lines_of(rows * bytes) : rows * lines_of(bytes);
+    }
+    void line(const RowList& list, const Line& at, bool near) {
+        RegExp address = list.here() + at.behind * at.bytes + at.line * kLine;
+        if (!list.adjacent()) {
+            const int row = at.line / lines_of(at.bytes), of_row = at.line % lines_of(at.bytes);
+            if (of_row == 0 || at.is_first) list.at(at.behind + row, e_.rax);
+            address = e_.rax + of_row * kLine;
         }
         near ? e_.prefetcht0(e_.ptr[address]) : e_.prefetcht1(e_.ptr[address]);
     }

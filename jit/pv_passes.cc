@@ -55,12 +55,17 @@ void PvPasses::emit_pass(const Pass& pass) {
 
 // As many rows a turn as the pass has for each.
 void PvPasses::emit_prefetches(const Pass& pass) {
-    const int turns = kBlock / kUnroll, rows = (pass.prefetch_end - pass.prefetch_begin + turns - 1) / turns;
+    const int turns = kBlock / kUnroll, share = pass.prefetch_end - pass.prefetch_begin;
+    const int rows = (share + turns - 1) / turns;
+    if (share % turns == 0) {
+        prefetch_.some(rows, 0, 1);
+        return prefetch_.move(rows);
+    }
     Label done;
     for (int row = 0; row < rows; ++row) {
         cmp(prefetch_.rows().here(), prefetch_end_);
         jae(done);
-        prefetch_.some(0, prefetch_.lines());
+        prefetch_.some(1, 0, 1);
         prefetch_.move(1);
     }
     L(done);

@@ -14,7 +14,7 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 
 // for each turn of F fours of keys:                                                   emit_turn
 //   for each pass over R' of the query rows, for each chunk of the rows:              emit_chunk
-//     prefetch a share of the next block's rows, in the first pass
+//     prefetch a share of the next block's rows, and of the next turn's, in the first pass
 //     k[f][j] = dword j of four keys' codes, from 0 on (byte loader)                  emit_keys
 //     for each run of j:                                                              emit_run
 //       scale[f] = that of the lane's key and group                                   load_scales
@@ -114,8 +114,7 @@ private:
     }
 
     void emit_prefetches(int chunk) {
-        const int total = kKeys * prefetch_.lines();
-        prefetch_.some(chunk * total / form_.chunks, (chunk + 1) * total / form_.chunks);
+        prefetch_.some(kKeys, chunk, form_.chunks);
         prefetch_.soon(rows_, kKeys, chunk, form_.chunks);
     }
 

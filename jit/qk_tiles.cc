@@ -61,8 +61,7 @@ void QkTiles::emit_pass(int tokens, const Pass& pass) {
 }
 
 void QkTiles::emit_prefetches(int tokens, int part) {
-    const int total = tokens * prefetch_.lines();
-    prefetch_.some(part * total / parts(), (part + 1) * total / parts());
+    prefetch_.some(tokens, part, parts());
     prefetch_.soon(rows_, tokens, part, parts());
 }
 

@@ -97,7 +97,9 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
     adjacent = false;
     const int64_t entries = std::max(padded(), fill);
     const auto set_side = [&](const RowView& view, const char** out) {
-        if (view.block_shift != 0) return list_blocks(cache, view, b, kv_head, first, keys, entries, out);
+        if (view.block_shift != 0)
+            return list_blocks(cache, view, b, kv_head, first, keys, entries / kBlockTokens * kBlockTokens,
+                               out);
         list_view(cache, view, b, kv_head, first, keys, out);
         for (int64_t i = keys; i < entries; ++i) out[i] = out[keys - 1];
     };

@@ -236,12 +236,15 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
 
     RowAddresses *block = &s.addresses[0], *next = &s.addresses[1];
     // after: the block whose kernels ask for these rows; they may need a list of adjacent ones, too.
+    const auto list = [&](RowAddresses* to, const Item& of, int64_t begin, int64_t keys) {
+        to->set(problem.cache, of.b, of.kv_head, begin, keys, kBlock + jit::kRowsSoon);
+    };
     const auto set = [&](RowAddresses* to, const Item& of, int64_t begin, const RowAddresses* after) {
         if (begin >= of.key_end) return false;
         const int64_t keys = std::min<int64_t>(kBlock, of.key_end - begin);
         const bool adjacent = to->set_adjacent(problem.cache, of.b, of.kv_head, begin, keys);
         if (!adjacent || (after && !after->adjacent)) {
-            to->set(problem.cache, of.b, of.kv_head, begin, keys, kBlock + jit::kRowsSoon);
+            list(to, of, begin, keys);
             to->adjacent = adjacent;
         }
         return true;
@@ -251,6 +254,8 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
         more = set(next, item, begin + kBlock, block);
         if (!more && item.parts > 1) prefetch_states(plan, item, states);
         const bool prefetches = more || (following && set(next, *following, following->key_begin, block));
+        if (prefetches && block->adjacent && !next->adjacent)  // its kernels ask for adjacent rows
+            list(block, item, block->begin, block->count);
         attend_block(plan, problem, item, *block, prefetches ? *next : *block, s);
         std::swap(block, next);
     }

@@ -14,16 +14,10 @@ public:
         if (kernel && seen_.insert(kernel.code().name).second)
             text_ += (text_.empty() ? "" : " ") + kernel.code().name;
     }
-    void add(const jit::BlockKernels& k, const jit::Kernel<jit::SoftmaxArgs>& softmax) {
-        add(k.key_scales);
-        add(k.qk);
-        add(softmax);
-        add(k.value_scales);
-        add(k.pv);
-    }
-    void add(const jit::DecodeKernels& k) {
-        add(k.listed, k.softmax);
-        add(k.adjacent, k.softmax);
+    void add(const jit::DecodeKernels& k, bool adjacent) {
+        add(k.query_fours);
+        add(k.listed, k);
+        if (adjacent) add(k.adjacent, k);
     }
     void add(const jit::PackKernels& k) {
         add(k.key_rows);
@@ -31,12 +25,14 @@ public:
         add(k.key_scales);
         add(k.keys);
         add(k.value_scales);
+        add(k.relate);
         add(k.values);
     }
     void add(const jit::TileKernels& k) {
         add(k.qk);
         add(k.softmax);
         add(k.softmax_masked);
+        add(k.weights);
         add(k.pv);
     }
     void add(const jit::PanelKernels& k) {
@@ -70,6 +66,15 @@ public:
     const std::string& text() const { return text_; }
 
 private:
+    void add(const jit::BlockKernels& k, const jit::DecodeKernels& beside) {
+        add(k.key_scales);
+        add(k.qk);
+        add(beside.softmax);
+        add(k.value_scales);
+        add(beside.weights);
+        add(k.pv);
+    }
+
     std::set<std::string> seen_;
     std::string text_;
 };

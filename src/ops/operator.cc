@@ -26,7 +26,7 @@ std::string line(const char* what, const KernelNames& names) {
 
 std::string kernels_of(const AttentionPlan& plan) {
     KernelNames names;
-    for (const jit::DecodeKernels& k : plan.decode) names.add(k);
+    for (const jit::DecodeKernels& k : plan.decode) names.add(k, true);
     names.add(plan.pack);
     names.add(plan.panel);
     names.add(plan.mask_rows);

@@ -91,8 +91,8 @@ void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNam
         const int64_t rows = p.queries(b) * plan.spec.group();
         if (rows == 0) continue;
         if (rows <= plan.decode_rows) {
-            if (p.num_terms) names->add(plan.decode_bias[rows]);
-            if (!p.num_terms || p.mask_map) names->add(plan.decode[rows]);
+            if (p.num_terms) names->add(plan.decode_bias[rows], p.cache.adjacent);
+            if (!p.num_terms || p.mask_map) names->add(plan.decode[rows], p.cache.adjacent);
             continue;
         }
         names->add(plan.pack);
