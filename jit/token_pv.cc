@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "jit/token_codes.h"
+#include "jit/token_prefetch.h"
 #include "jit/token_weights.h"
 
 namespace quire::jit {
@@ -26,6 +27,7 @@ public:
         : Emitter(*key.target),
           key_(key),
           codes_(*this, key.format.type),
+          prefetch_(*this, key),
           folds_(token_weights_fold(key)),
           bytes_(key.words() ? 2 : 4) {
         begin();
@@ -44,6 +46,8 @@ public:
     }
 
 private:
+    static constexpr int kBlocks = kBlock / kBlockTokens;
+
     RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
     // Of the elements of half a vector; padding repeats the last.
     int group_of(int vec, int half) const {
@@ -62,11 +66,14 @@ private:
         mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
         if (!folds_) mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
         mov(blocks_, ptr[args() + offsetof(PvArgs, rows)]);
-        mov(next_, ptr[args() + offsetof(PvArgs, next) + offsetof(NextRows, rows)]);
+        // The pass's share of the next blocks, a part of it with each block.
+        const int first = kBlocks * pass / passes, ahead = kBlocks * (pass + 1) / passes - first;
+        if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next) + offsetof(NextRows, rows), first);
+        prefetch_.ask(ahead * prefetch_.lines() % kBlocks);
         mov(count_, ptr[args() + offsetof(PvArgs, count)]);
         Label each_block;
         L(each_block);
-        emit_prefetches(pass, passes);
+        prefetch_.ask(ahead * prefetch_.lines() / kBlocks);
         mov(block_, ptr[blocks_]);
         mov(dwords_, kBlockTokens / codes_.of_dword());
         Label each_dword;  // a loop keeps the code small (jit/token_qk.cc)
@@ -79,7 +86,6 @@ private:
         jnz(each_dword, T_NEAR);
         if (!folds_) add(scales_, (key_.groups() - 1) * kBlockTokens * 4);
         add(blocks_, 8 * kBlockTokens);
-        add(next_, 8 * kBlockTokens);
         sub(count_, kBlockTokens);
         jnz(each_block, T_NEAR);
         emit_end(acc, vec, width);
@@ -94,14 +100,6 @@ private:
                 key_.words() ? zero(acc[size_t(r * width + w)])
                              : vmulps(acc[size_t(r * width + w)], rescale, ptr[output_at(r, vec + w)]);
         }
-    }
-
-    void emit_prefetches(int pass, int passes) {
-        constexpr int kLine = 64;
-        const int lines = (block_bytes(key_.format, key_.dim) + kLine - 1) / kLine;
-        mov(rax, ptr[next_]);
-        for (int line = lines * pass / passes; line < lines * (pass + 1) / passes; ++line)
-            prefetcht1(ptr[rax + line * kLine]);
     }
 
     // The next N tokens of the block.
@@ -177,11 +175,12 @@ private:
 
     const RowKey key_;
     const TokenCodes codes_;
+    TokenPrefetch prefetch_;
     const bool folds_;
     const int bytes_;  // of a weight
     const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),
-              blocks_ = gpr("blocks"), next_ = gpr("next blocks"), count_ = gpr("count"),
-              block_ = gpr("block"), dwords_ = gpr("dwords left"), scales_ = gpr("scales");
+              blocks_ = gpr("blocks"), count_ = gpr("count"), block_ = gpr("block"),
+              dwords_ = gpr("dwords left"), scales_ = gpr("scales");
 };
 
 }  // namespace

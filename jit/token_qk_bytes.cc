@@ -5,6 +5,7 @@
 
 #include "jit/byte_loader.h"
 #include "jit/emitter.h"
+#include "jit/token_prefetch.h"
 #include "src/token_blocks.h"
 
 namespace quire::jit {
@@ -43,19 +44,19 @@ public:
           key_(key),
           form_(key),
           loader_(ByteLoader::make(*this, row_format(key.format),
-                                   4 * lanes() * byte_parts(row_format(key.format)))) {
+                                   4 * lanes() * byte_parts(row_format(key.format)))),
+          prefetch_(*this, key) {
         begin();
         mov(blocks_, ptr[args() + offsetof(QkArgs, rows)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
-        mov(next_blocks_, ptr[args() + offsetof(QkArgs, next) + offsetof(NextRows, rows)]);
+        prefetch_.set(args() + kNext, 0);
         if (form_.chains == 2) vmovups(base_ = vec("digit's base"), splat(256));
         loader_->hold(kHeld - (form_.chains == 2));
         Label each_turn;
         L(each_turn);
         emit_turn();
         add(blocks_, 8 * kTurn);
-        add(next_blocks_, 8 * kTurn);
         add(scores_, 4 * kTurn);
         sub(count_, kTurn);
         jg(each_turn, T_NEAR);
@@ -67,7 +68,8 @@ private:
     static_assert(kBlock % kTurn == 0);  // scores of an odd block's double have room
 
     static constexpr int kPart = 32;  // elements; what the code has once
-    static constexpr int kHeld = 2, kLine = 64;
+    static constexpr int kHeld = 2;
+    static constexpr size_t kNext = offsetof(QkArgs, next) + offsetof(NextRows, rows);
 
     using Pair = std::vector<Vec>;   // [kBlocks]
     using Rows = std::vector<Pair>;  // [R']
@@ -86,7 +88,6 @@ private:
     }
 
     void emit_turn() {
-        load_blocks(next_, next_second_, next_blocks_);
         for (int row = 0; row < key_.rows; row += rows_a_pass())
             emit_pass(row, std::min(rows_a_pass(), key_.rows - row));
     }
@@ -99,16 +100,14 @@ private:
             for (int r = 0; r < rows; ++r)
                 for (int b = 0; b < kBlocks; ++b) vmovups(ptr[scores_at(row + r, b)], *none);
         }
-        load_blocks(block_, second_, blocks_);
+        load_blocks();
         lea(scales_, ptr[block_ + token_block_info(key_.format.type)->code_bytes(key_.dim)]);
         mov(element_, ptr[args() + offsetof(QkArgs, query)]);
         mov(starts_,
             ptr[args() + (form_.digits == 1 ? offsetof(QkArgs, factors) : offsetof(QkArgs, starts))]);
         if (row != 0) add(element_, row * form_.bytes());
         if (row != 0) add(starts_, row * starts_of_row() * 4);
-        const int rest = lines() % (key_.dim / part());
-        if (row == 0) emit_prefetches(0, rest);
-        if (row == 0 && rest > 0) add(next_, rest * kLine);
+        if (row == 0) prefetch_.ask(kBlocks * prefetch_.lines() % (key_.dim / part()));
         const int runs = scale_group(key_.format) / form_.run;
         emit_times(key_.groups(), "groups left", [&] {
             emit_times(runs, "runs left", [&] { emit_run(row, rows); });
@@ -117,16 +116,16 @@ private:
         if (form_.digits > 1) emit_factors(row, rows);
     }
 
-    // first = a block, second = the distance from there to the one behind it, or 0.
-    void load_blocks(const Gpr& first, const Gpr& second, const Gpr& list) {
-        mov(first, ptr[list]);
-        mov(second, first);
+    // second_: the distance from the turn's first block to the one behind it, or 0.
+    void load_blocks() {
+        mov(block_, ptr[blocks_]);
+        mov(second_, block_);
         Label alone;
         cmp(count_, kTurn);
         jl(alone);
-        mov(second, ptr[list + 8 * kBlockTokens]);
+        mov(second_, ptr[blocks_ + 8 * kBlockTokens]);
         L(alone);
-        sub(second, first);
+        sub(second_, block_);
     }
 
     template <typename Body>
@@ -142,15 +141,6 @@ private:
         free(left);
     }
 
-    int lines() const { return (block_bytes(key_.format, key_.dim) + kLine - 1) / kLine; }
-    // Lines first .. end of the next blocks, from where they are.
-    void emit_prefetches(int first, int end) {
-        for (int i = first; i < end; ++i) {
-            prefetcht1(ptr[next_ + i * kLine]);
-            prefetcht1(ptr[next_ + next_second_ + i * kLine]);
-        }
-    }
-
     void emit_run(int row, int rows) {
         std::vector<Rows> sums;  // by digit; of bytes, of a factor and of the run
         for (int i = 0; i < std::max(2, form_.digits); ++i) {
@@ -159,12 +149,12 @@ private:
         }
         for (int r = 0; r < rows; ++r) form_.digits == 1 ? zero_both(sums[1][size_t(r)]) : start(sums, r);
         emit_times(form_.run / part(), "parts left", [&] {
-            const int dwords = part() / of_dword(), share = row == 0 ? lines() / (key_.dim / part()) : 0;
+            const int dwords = part() / of_dword(),
+                      share = row == 0 ? kBlocks * prefetch_.lines() / (key_.dim / part()) : 0;
             for (int i = 0; i < dwords; ++i) {
-                emit_prefetches(i * share / dwords, (i + 1) * share / dwords);
+                prefetch_.ask((i + 1) * share / dwords - i * share / dwords);
                 emit_dword(sums, i);
             }
-            if (share > 0) add(next_, share * kLine);
             add(block_, part() / of_dword() * kBlockTokens * 4);
             add(element_, part() * form_.digits);
             if (form_.digits == 1) add(starts_, 8 * part() / TokenBytesForm::kOfFactor);
@@ -289,10 +279,9 @@ private:
     const TokenBytesForm form_;
     const std::unique_ptr<ByteLoader> loader_;
     Vec base_;
-    const Gpr blocks_ = gpr("blocks"), scores_ = gpr("scores"), count_ = gpr("count"),
-              next_blocks_ = gpr("next blocks"), block_ = gpr("block"), second_ = gpr("to the second"),
-              next_ = gpr("next block"), next_second_ = gpr("to the second next"),
-              element_ = gpr("query elements"), scales_ = gpr("scales"),
+    TokenPrefetch prefetch_;
+    const Gpr blocks_ = gpr("blocks"), scores_ = gpr("scores"), count_ = gpr("count"), block_ = gpr("block"),
+              second_ = gpr("to the second"), element_ = gpr("query elements"), scales_ = gpr("scales"),
               starts_ = gpr("starts, or factors of bytes");
 };
 

@@ -1,0 +1,53 @@
+// Prefetches of the next blocks of tokens (args.h: NextRows), line by line in the order of memory: from DRAM
+// one stream is faster than two side by side.
+#pragma once
+#include "jit/args.h"
+#include "jit/emitter.h"
+#include "jit/kernel_key.h"
+
+namespace quire::jit {
+
+class TokenPrefetch {
+public:
+    TokenPrefetch(Emitter& e, const RowKey& key)
+        : e_(e),
+          bytes_(block_bytes(key.format, key.dim)),
+          list_(e.gpr("next blocks")),
+          line_(e.gpr("next line")),
+          end_(e.gpr("its block's end")) {}
+
+    int lines() const { return (bytes_ + kLine - 1) / kLine; }  // of a block
+
+    // Begins with block `block` of the list whose address is at `list`.
+    void set(const RegExp& list, int block) {
+        e_.mov(list_, e_.ptr[list]);
+        begin(block);
+    }
+
+    // So many lines; where a block ends among them, the next one is begun with the next lines.
+    void ask(int count) {
+        if (count == 0) return;
+        Label within;
+        e_.cmp(line_, end_);
+        e_.jb(within);
+        begin(1);
+        e_.L(within);
+        for (int i = 0; i < count; ++i) e_.prefetcht1(e_.ptr[line_ + i * kLine]);
+        e_.add(line_, count * kLine);
+    }
+
+private:
+    static constexpr int kLine = 64;
+
+    void begin(int blocks) {
+        if (blocks != 0) e_.add(list_, blocks * 8 * kBlockTokens);
+        e_.mov(line_, e_.ptr[list_]);
+        e_.lea(end_, e_.ptr[line_ + bytes_]);
+    }
+
+    Emitter& e_;
+    const int bytes_;
+    const Gpr list_, line_, end_;
+};
+
+}  // namespace quire::jit
