@@ -12,6 +12,8 @@ namespace {
 // for key in 0..count step T:                             emit_rows
 //   for g in 0..D/G: out[key + t][g] = float(rows[key + t][g])        of blocks: {d, m} or d of block g
 //
+// Of adjacent rows whole vectors, as they lie            emit_list
+//
 // As many rows T as fit one vector, or one row of several; what a store writes beyond is written again.
 class Scales : public Emitter {
 public:

@@ -48,7 +48,8 @@ int64_t copied_value_bytes(const AttentionPlan& plan);
 struct RowAddresses {
     static constexpr int kEntries = jit::kTileKeys + jit::kRowsSoon;
     const char *key[kEntries], *value[kEntries];
-    // Of their scales: blocks hold them, and these point to the lists above.
+    // Of their scales: blocks hold them, and these point to the lists above. Of adjacent rows lists have one
+    // entry.
     const char *const *key_scale, *const *value_scale;
     int64_t begin, count;  // keys begin .. begin + count
     bool adjacent;         // rows and scales follow each other, and none is repeated

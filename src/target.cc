@@ -3,6 +3,7 @@
 #include <cpuid.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
@@ -84,10 +85,14 @@ bool has_large_l1() {
     static const bool large = sysconf(_SC_LEVEL1_DCACHE_SIZE) >= 48 << 10;
     return large;
 }
-bool has_large_l2() {
-    static const bool large = sysconf(_SC_LEVEL2_CACHE_SIZE) >= 1 << 20;
+namespace {
+std::atomic<bool>& large_l2() {
+    static std::atomic<bool> large(sysconf(_SC_LEVEL2_CACHE_SIZE) >= 1 << 20);
     return large;
 }
+}  // namespace
+bool has_large_l2() { return large_l2().load(std::memory_order_relaxed); }
+void assume_large_l2(bool large) { large_l2() = large; }
 
 const Target* machine_target() { return best_up_to(std::end(kTargets) - 1); }
 

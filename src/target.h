@@ -25,6 +25,7 @@ const Target* find_target(const std::string& name);
 // Whether the first-level data cache has 48 KB or more; the second-level one of a core 1 MB.
 bool has_large_l1();
 bool has_large_l2();
+void assume_large_l2(bool large);  // for tests: from the next call on
 
 // Best target that CPUID and XCR0 of this machine allow.
 const Target* machine_target();

@@ -116,8 +116,7 @@ TEST(AttentionSameBits, ManySequences) {
     }
 }
 
-// Wherever rows are: also a multiple of 4096 bytes apart, where decode copies values.
-TEST(AttentionSameBits, QuickLayouts) {
+void check_layouts() {
     Case floats = base(plain_format(QUIRE_F32), plain_format(QUIRE_F32));
     floats.H = floats.Hk = 4;
     Case high = base(quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16));
@@ -135,6 +134,18 @@ TEST(AttentionSameBits, QuickLayouts) {
             EXPECT_TRUE(run_on(c, best_target()) == far) << c;
         }
     }
+}
+
+// Wherever rows are: also a multiple of 4096 bytes apart, where decode copies values if the second-level
+// cache is small.
+TEST(AttentionSameBits, QuickLayouts) {
+    const bool large = has_large_l2();
+    for (const bool assumed : {false, true}) {
+        SCOPED_TRACE(assumed);
+        assume_large_l2(assumed);
+        check_layouts();
+    }
+    assume_large_l2(large);
 }
 
 // Rows side by side have kernels of their own, for blocks that are full or end with a vector; the others of
