@@ -69,11 +69,13 @@ private:
         // The pass's share of the next blocks, a part of it with each block.
         const int first = kBlocks * pass / passes, ahead = kBlocks * (pass + 1) / passes - first;
         if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next) + offsetof(NextRows, rows), first);
-        prefetch_.ask(ahead * prefetch_.lines() % kBlocks);
+        // A block in as many parts as there are of these for each, so that none goes beyond it by much.
+        const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
+        const int lines = ahead > 0 ? (prefetch_.lines() + parts - 1) / parts : 0;
         mov(count_, ptr[args() + offsetof(PvArgs, count)]);
         Label each_block;
         L(each_block);
-        prefetch_.ask(ahead * prefetch_.lines() / kBlocks);
+        prefetch_.ask(lines);
         mov(block_, ptr[blocks_]);
         mov(dwords_, kBlockTokens / codes_.of_dword());
         Label each_dword;  // a loop keeps the code small (jit/token_qk.cc)
