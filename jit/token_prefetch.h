@@ -11,15 +11,18 @@ class TokenPrefetch {
 public:
     TokenPrefetch(Emitter& e, const RowKey& key)
         : e_(e),
-          bytes_(block_bytes(key.format, key.dim)),
+          lines_((block_bytes(key.format, key.dim) + kLine - 1) / kLine),
           list_(e.gpr("next blocks")),
           line_(e.gpr("next line")),
           end_(e.gpr("its block's end")) {}
 
-    int lines() const { return (bytes_ + kLine - 1) / kLine; }  // of a block
+    int lines() const { return lines_; }  // of a block
 
-    // Begins with block `block` of the list whose address is at `list`.
-    void set(const RegExp& list, int block) {
+    // Begins with block `block` of the list whose address is at `list`. Blocks are asked for in so many parts
+    // of part_lines(), which may go a little beyond their ends, or in any others, whose last one may.
+    int part_lines(int parts) const { return (lines_ + parts - 1) / parts; }
+    void set(const RegExp& list, int block, int parts = 1) {
+        asked_ = parts * part_lines(parts);
         e_.mov(list_, e_.ptr[list]);
         begin(block);
     }
@@ -42,11 +45,12 @@ private:
     void begin(int blocks) {
         if (blocks != 0) e_.add(list_, blocks * 8 * kBlockTokens);
         e_.mov(line_, e_.ptr[list_]);
-        e_.lea(end_, e_.ptr[line_ + bytes_]);
+        e_.lea(end_, e_.ptr[line_ + asked_ * kLine]);
     }
 
     Emitter& e_;
-    const int bytes_;
+    const int lines_;
+    int asked_ = 0;  // lines
     const Gpr list_, line_, end_;
 };
 

@@ -66,16 +66,15 @@ private:
         mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
         if (!folds_) mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
         mov(blocks_, ptr[args() + offsetof(PvArgs, rows)]);
-        // The pass's share of the next blocks, a part of it with each block.
+        // The pass's share of the next blocks, a part of one with each block.
         const int first = kBlocks * pass / passes, ahead = kBlocks * (pass + 1) / passes - first;
-        if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next) + offsetof(NextRows, rows), first);
-        // A block in as many parts as there are of these for each, so that none goes beyond it by much.
         const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
-        const int lines = ahead > 0 ? (prefetch_.lines() + parts - 1) / parts : 0;
+        if (ahead > 0)
+            prefetch_.set(args() + offsetof(PvArgs, next) + offsetof(NextRows, rows), first, parts);
         mov(count_, ptr[args() + offsetof(PvArgs, count)]);
         Label each_block;
         L(each_block);
-        prefetch_.ask(lines);
+        if (ahead > 0) prefetch_.ask(prefetch_.part_lines(parts));
         mov(block_, ptr[blocks_]);
         mov(dwords_, kBlockTokens / codes_.of_dword());
         Label each_dword;  // a loop keeps the code small (jit/token_qk.cc)
