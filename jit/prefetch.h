@@ -61,11 +61,17 @@ private:
     };
 
     void emit(int rows, int part, int parts, bool near) {
-        const int of_rows = lines(rows_, rows, row_bytes_),
-                  total = of_rows + lines(scales_, rows, scale_bytes_);
-        for (int i = part * total / parts, first = i; i < (part + 1) * total / parts; ++i)
-            i < of_rows ? line(rows_, {0, row_bytes_, i, i == first}, near)
-                        : line(scales_, {0, scale_bytes_, i - of_rows, i == first || i == of_rows}, near);
+        // Listed rows one by one, each with its scales: where they share few sets of the caches that was
+        // faster.
+        const int turns = rows_.adjacent() ? 1 : rows;
+        const int codes = lines(rows_, rows, row_bytes_) / turns,
+                  scales = lines(scales_, rows, scale_bytes_) / turns;
+        const int total = turns * (codes + scales);
+        for (int i = part * total / parts, first = i; i < (part + 1) * total / parts; ++i) {
+            const int turn = i / (codes + scales), at = i % (codes + scales);
+            at < codes ? line(rows_, {0, row_bytes_, turn * codes + at, i == first}, near)
+                       : line(scales_, {0, scale_bytes_, turn * scales + at - codes, i == first}, near);
+        }
     }
 
     // Adjacent rows are one piece of memory, whose last line may be that of the rows behind it.
