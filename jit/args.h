@@ -188,15 +188,16 @@ struct TileQkArgs {
     // in order, where a last one without another lies beside a 0; or of bytes int8_t [D / 4][W * L][4]
     // (jit/byte_loader.h: byte_tile_order), and behind them for each part [W * L] float -kByteTileZero * the
     // sum of its factors, and for each of its spans [W * L] int32_t kByteTileZero's bits -zero * the sum of
-    // the span's bytes, and float factors; or of three bytes for each part int8_t [3][part / 4][W * L][4],
-    // the highest digit first, and behind all parts for each of them int32_t [sums][W * L] (ByteTileForm)
-    // -zero * the sum of the part's elements, or of their first digits and of the rest, 256 middle + low
+    // the span's bytes, and float factors; or of two or three bytes for each part int8_t [digits][part / 4]
+    // [W * L][4], the highest digit first, and behind all parts for each of them int32_t [sums][W * L]
+    // (ByteTileForm) -zero * the sum of the part's elements, or of their first digits and of the rest,
+    // 256 middle + low
     const void* query;
     const void* keys;      // as packed
     float* scores;         // [N][W * L], written
     int64_t count;         // keys, a multiple of kTileStep
     const float* scales;   // [N][scale stride], of words and bytes
-    const float* factors;  // [W * L] of the query's words, or three bytes
+    const float* factors;  // [W * L] of the query's words, or two or three bytes
     LinesAhead* ahead;     // advanced
 };
 
@@ -220,7 +221,7 @@ struct TileQueryArgs {     // columns -> what the products of keys take that are
     const float* columns;  // [D][L]
     void* query;           // as TileQkArgs::query, of L rows
     int64_t stride;        // bytes
-    float* factors;        // [L] of words and three bytes, written
+    float* factors;        // [L] of words, two and three bytes, written
 };
 
 struct TileBiasArgs {         // scores + rows of an additive mask, in log2 units
@@ -262,9 +263,9 @@ struct TileWeightsArgs {         // probabilities * scales of the values, as wor
 
 struct TilePvArgs {
     const void* probabilities;  // float [N][W * L], pairs of bfloat16, or the weights of TileWeightsArgs
-    const void* values;         // as packed
+    const void* values;         // as packed; of few rows: const char* [N], the address of each row
     const float* rescale;       // [W * L]
-    float* output;              // [Dv rounded up to 8][W * L] accumulated
+    float* output;              // [Dv rounded up to 8][W * L], of few rows [R][V]; accumulated
     int64_t count;              // keys, exact; of pairs: a multiple of kKeyPadding
     int64_t panels;             // of kValuePanel values: all
     const float* factors;       // [W * L] of the weights

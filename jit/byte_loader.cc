@@ -119,7 +119,7 @@ std::vector<int> byte_order(const quire_format& format, int dim, int lanes) {
 ByteTileForm::ByteTileForm(const quire_format& format, int query_digits) : digits(query_digits) {
     const bool whole = digits == 3 && is_of_nibbles(format);
     part = std::gcd(scale_group(format), whole ? 32 : kWidestPart);
-    sums = digits == 1 || whole ? 1 : 2;
+    sums = digits == 3 && !whole ? 2 : 1;
     numbers = digits == 1 ? 1 + 2 * part / kByteTileSpan : sums;
 }
 

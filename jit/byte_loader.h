@@ -30,12 +30,12 @@ int byte_zero(const quire_format& format);
 // Elements of which a row of bytes has one factor (as byte_span).
 constexpr int kByteTileSpan = 8;
 
-// How tiles take the bytes of a format, with query elements of one digit or of three.
+// How tiles take the bytes of a format, with query elements of one digit, two or three.
 struct ByteTileForm {
     ByteTileForm(const quire_format& format, int query_digits);
     int digits;
     int part;     // of a group, what is added up before it is scaled: elements, a power of two
-    int sums;     // in int32: three digits are one sum, or the first two and the last
+    int sums;     // in int32: of all digits, or of the first two and the last
     int numbers;  // of a part beside the bytes (args.h: TileQkArgs)
 };
 // The query's elements: the fours that are a lane of a chunk's vectors follow each other.

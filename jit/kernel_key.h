@@ -41,7 +41,13 @@ struct RowKey {
     bool words() const { return products == Products::words; }
     bool bytes() const { return products == Products::bytes; }
     bool bfloats() const { return products == Products::bfloats; }
-    bool three_bytes() const { return products == Products::three_bytes; }
+    // Codes as bytes, and so many for a number of the query; 0: neither.
+    int query_bytes() const {
+        return products == Products::bytes         ? 1
+               : products == Products::two_bytes   ? 2
+               : products == Products::three_bytes ? 3
+                                                   : 0;
+    }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
     int groups() const { return scale_group(format) ? dim / scale_group(format) : 0; }
@@ -69,6 +75,7 @@ struct RowKey {
         switch (products) {
             case Products::words: return query_words() / 2;
             case Products::bytes:
+            case Products::two_bytes:
             case Products::three_bytes: return byte_lanes();
             case Products::bfloats: return bfloat_lanes();
             default: return padded();

@@ -139,7 +139,7 @@ namespace {
 
 Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>* kernel) {
     keys.rows = vecs;
-    if (keys.words() || keys.bytes() || keys.three_bytes()) {
+    if (keys.words() || keys.query_bytes() > 0) {
         const auto generate = keys.words() ? generate_tile_qk_words : generate_tile_qk_bytes;
         return make(
             cache, keys.name("tile_qk"), [&](auto* code) { return generate(keys, code); }, kernel);
@@ -149,12 +149,17 @@ Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>*
         cache, tile_name("tile_qk", key), [&](auto* code) { return generate_tile_qk(key, code); }, kernel);
 }
 
+Status make_tile_weights(CodeCache& cache, RowKey values, int vecs, TileKernels* kernels) {
+    values.rows = vecs;
+    return make(
+        cache, values.name("tile_weights"), [&](auto* code) { return generate_tile_weights(values, code); },
+        &kernels->weights);
+}
+
 Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kernels) {
     values.rows = vecs;
     if (values.words()) {
-        QUIRE_TRY(make(
-            cache, values.name("tile_weights"),
-            [&](auto* code) { return generate_tile_weights(values, code); }, &kernels->weights));
+        QUIRE_TRY(make_tile_weights(cache, values, vecs, kernels));
         return make(
             cache, values.name("tile_pv"), [&](auto* code) { return generate_tile_pv_words(values, code); },
             &kernels->pv);
@@ -165,14 +170,9 @@ Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kern
         &kernels->pv);
 }
 
-}  // namespace
-
-Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
-                         int vecs, TileKernels* kernels) {
-    QUIRE_TRY(make_tile_qk(cache, keys, vecs, &kernels->qk));
-    QUIRE_TRY(make_tile_pv(cache, values, vecs, kernels));
+Status make_tile_softmax(CodeCache& cache, TileSoftmaxKey key, TileKernels* kernels) {
     for (bool masked : {false, true}) {
-        const TileSoftmaxKey key{keys.target, scores, vecs, masked, values.products};
+        key.masked = masked;
         QUIRE_TRY(make(
             cache, key.name(), [&](auto* code) { return generate_tile_softmax(key, code); },
             masked ? &kernels->softmax_masked : &kernels->softmax));
@@ -180,7 +180,30 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
     return {};
 }
 
-Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
+}  // namespace
+
+Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
+                         int vecs, TileKernels* kernels) {
+    QUIRE_TRY(make_tile_qk(cache, keys, vecs, &kernels->qk));
+    QUIRE_TRY(make_tile_pv(cache, values, vecs, kernels));
+    return make_tile_softmax(cache, {keys.target, scores, vecs, false, values.products}, kernels);
+}
+
+Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
+                        int rows, TileKernels* kernels) {
+    constexpr int kVecs = 1;
+    RowKey of_rows = values;
+    of_rows.rows = rows;
+    QUIRE_TRY(make_tile_qk(cache, keys, kVecs, &kernels->qk));
+    QUIRE_TRY(make_tile_weights(cache, values, kVecs, kernels));
+    QUIRE_TRY(make(
+        cache, of_rows.name("tile_pv_rows"), [&](auto* code) { return generate_tile_pv_rows(of_rows, code); },
+        &kernels->pv));
+    return make_tile_softmax(cache, {keys.target, scores, kVecs, false, values.products}, kernels);
+}
+
+Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values,
+                             PackKernels* kernels) {
     kernels->key_products = keys.products;
     kernels->value_products = values.products;
     // Sums of codes are scaled, not numbers.
@@ -190,9 +213,13 @@ Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
         QUIRE_TRY(make(
             cache, values.name("tile_scales"), [&](auto* code) { return generate_tile_scales(values, code); },
             &kernels->relate));
-    QUIRE_TRY(make(
+    return make(
         cache, keys.name("pack_keys"), [&](auto* code) { return generate_pack_keys(keys, code); },
-        &kernels->keys));
+        &kernels->keys);
+}
+
+Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
+    QUIRE_TRY(make_few_pack_kernels(cache, keys, values, kernels));
     return make(
         cache, values.name("pack_values"), [&](auto* code) { return generate_pack_values(values, code); },
         &kernels->values);

@@ -56,7 +56,7 @@ struct PackKernels {                             // cache rows -> tiles for Tile
     Products key_products = Products::floats, value_products = Products::floats;
     Kernel<ScalesArgs> key_scales, value_scales;
     Kernel<TileScalesArgs> relate;  // of the values, where their weights are words; else empty
-    Kernel<PackArgs> keys, values;
+    Kernel<PackArgs> keys, values;  // values: empty where products take them from the rows of the cache
 };
 
 struct PanelKernels {  // query rows into the lanes, outputs out of them
@@ -67,7 +67,14 @@ struct PanelKernels {  // query rows into the lanes, outputs out of them
 
 Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
                          int vecs, TileKernels* kernels);
+// For `rows` query rows, one vector of them; values of words, which stay in the rows of the cache
+// (has_tile_pv_rows).
+Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
+                        int rows, TileKernels* kernels);
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels);
+// The same for few query rows.
+Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values,
+                             PackKernels* kernels);
 // type: of queries and outputs.
 Status make_panel_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, quire_type type,
                           PanelKernels* kernels);

@@ -160,7 +160,7 @@ public:
 }  // namespace
 
 Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code) {
-    if (key.words() || key.bytes() || key.three_bytes()) return PackKeyCodes(key).finish(code);
+    if (key.words() || key.query_bytes() > 0) return PackKeyCodes(key).finish(code);
     return Pack(key, false).finish(code);
 }
 Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code) {

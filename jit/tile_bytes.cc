@@ -16,7 +16,8 @@ namespace {
 // The bytes of a part are a run for each digit in the query, and one in the keys.
 class TileQkBytes : public TileQkCodes {
 protected:
-    TileQkBytes(const RowKey& key, int digits) : TileQkCodes(key, 0, 2), form_(key.format, digits) {}
+    TileQkBytes(const RowKey& key, int digits, int spare = 0)
+        : TileQkCodes(key, spare, 2), form_(key.format, digits) {}
 
     virtual void emit_part(int first) = 0;
 
@@ -95,7 +96,7 @@ private:
         emit_start(sums_, first, 0);
         for (int span = 0; span < form_.part / kByteTileSpan; ++span) {
             emit_span(first, span);
-            emit_factors(first, span);
+            emit_span_factors(first, span);
             ask_ahead(kByteTileSpan / 4);
         }
         emit_scaled(first / scale_group(key_.format));
@@ -109,7 +110,7 @@ private:
         }
     }
 
-    void emit_factors(int first, int span) {
+    void emit_span_factors(int first, int span) {
         for (int w = 0; w < vecs_; ++w) {
             const Vec& factor = rows_[0];  // of no more use
             vmovups(factor, number_at(first, 2 + 2 * span, w));
@@ -130,6 +131,90 @@ private:
     }
 
     const std::vector<Vec> sums_;
+};
+
+// for each part:
+//   high[n][w] = dot products of the first digits;  acc[n][w] = start + dot products of the second
+//   scores[key + n][w] += (256 high + acc, as a number) * scale[key + n][group]
+// scores[key + n][w] *= factors[w]
+//
+// Each element of a key serves both digits: as the broadcast operand it is a load for every other product.
+// Starts make the codes signed. No sum overflows, with codes c of at most 255 around the zero z: of 128
+// elements |sum of (c - z) (256 high + low)| < 128 * 128 * 2^15 = 2^29, and what is on the way may wrap
+// around.
+class TileQkTwoBytes : public TileQkBytes {
+public:
+    explicit TileQkTwoBytes(const RowKey& key)
+        : TileQkBytes(key, 2, key.rows), high_(vecs("high", n_ * vecs_)), low_rows_(vecs("low rows", vecs_)) {
+        generate();
+    }
+
+private:
+    static constexpr int kMostStraight = 32;
+
+    void emit_begin() override {
+        TileQkBytes::emit_begin();
+        emit_numbers_at();
+    }
+
+    void emit_part(int first) override {
+        emit_start(acc_, first, 0);
+        for (const Vec& v : high_) zero(v);
+        const int straight = std::min(form_.part, kMostStraight);
+        lea(row_, ptr[query_ + first / 4 * 2 * panel_bytes()]);
+        lea(four_, ptr[element_ + first]);
+        Label each;
+        if (straight < form_.part) mov(turns_, form_.part / straight);
+        L(each);
+        for (int i = 0; i < straight; i += 4) {
+            emit_both(row_ + i / 4 * panel_bytes(), four_ + i);
+            ask_ahead(2);
+        }
+        if (straight < form_.part) {
+            add(row_, straight / 4 * panel_bytes());
+            add(four_, straight);
+            dec(turns_);
+            jnz(each, T_NEAR);
+        }
+        emit_scaled(first / scale_group(key_.format));
+    }
+
+    // Four elements of both digits: in the query at `row` and a run behind it.
+    void emit_both(const RegExp& row, const RegExp& element) {
+        const int run = form_.part / 4 * panel_bytes();
+        for (int w = 0; w < vecs_; ++w) {
+            vmovups(rows_[size_t(w)], ptr[row + w * vec_bytes()]);
+            vmovups(low_rows_[size_t(w)], ptr[row + run + w * vec_bytes()]);
+        }
+        for (int n = 0; n < n_; ++n) {
+            Temp codes(*this, "codes");
+            vbroadcastss(codes, ptr[element + n * key_.tile_lanes() * 4]);
+            for (int w = 0; w < vecs_; ++w) {
+                dot_bytes(high_[size_t(n * vecs_ + w)], codes, rows_[size_t(w)]);
+                dot_bytes(acc(n, w), codes, low_rows_[size_t(w)]);
+            }
+        }
+    }
+
+    void emit_scaled(int group) {
+        for (int n = 0; n < n_; ++n) {
+            Temp scale(*this, "scale");
+            load_scale(scale, n, group);
+            for (int w = 0; w < vecs_; ++w) {
+                const Vec& high = high_[size_t(n * vecs_ + w)];
+                vpslld(high, high, 8);
+                vpaddd(acc(n, w), acc(n, w), high);
+                vcvtdq2ps(acc(n, w), acc(n, w));
+                vfmadd213ps(acc(n, w), scale, ptr[score_at(n, w)]);
+                vmovups(ptr[score_at(n, w)], acc(n, w));
+            }
+        }
+    }
+
+    void emit_end() override { emit_factors(); }
+
+    const std::vector<Vec> high_, low_rows_;
+    const Gpr row_ = gpr("row"), four_ = gpr("four"), turns_ = gpr("turns");
 };
 
 // score[n][w] = 0
@@ -253,12 +338,18 @@ bool has_tile_key_bytes(const RowKey& key) {
            scale_group(key.format) % kByteTileSpan == 0;
 }
 
+bool has_tile_key_two_bytes(const RowKey& key) { return has_tile_key_three_bytes(key); }
+
 bool has_tile_key_three_bytes(const RowKey& key) {
     return key.target->vector_bits == 512 && has_tile_key_bytes(key);
 }
 
 Status generate_tile_qk_bytes(const RowKey& key, std::vector<uint8_t>* code) {
-    return key.bytes() ? TileQkOneByte(key).finish(code) : TileQkThreeBytes(key).finish(code);
+    switch (key.query_bytes()) {
+        case 1: return TileQkOneByte(key).finish(code);
+        case 2: return TileQkTwoBytes(key).finish(code);
+        default: return TileQkThreeBytes(key).finish(code);
+    }
 }
 
 }  // namespace quire::jit

@@ -12,6 +12,7 @@ namespace quire::jit {
 // Formats whose tiles can be bytes on this target. Keys name the format; `rows` is the panel's width in
 // vectors.
 bool has_tile_key_bytes(const RowKey& key);
+bool has_tile_key_two_bytes(const RowKey& key);
 bool has_tile_key_three_bytes(const RowKey& key);
 
 Status generate_tile_qk_bytes(const RowKey& key, std::vector<uint8_t>* code);  // void(const TileQkArgs*)

@@ -56,6 +56,19 @@ protected:
     virtual void emit_elements(int count) = 0;
     virtual void emit_next() = 0;  // pointers to the next turn
     virtual void emit_end() {}
+    // scores[key + n][w] *= factors[w]
+    void emit_factors() {
+        stage("factors");
+        mov(rax, ptr[args() + offsetof(TileQkArgs, factors)]);
+        for (int w = 0; w < vecs_; ++w) {
+            Temp factor(*this, "factor");
+            vmovups(factor, ptr[rax + w * vec_bytes()]);
+            for (int n = 0; n < n_; ++n) {
+                vmulps(acc(n, w), factor, ptr[score_at(n, w)]);
+                vmovups(ptr[score_at(n, w)], acc(n, w));
+            }
+        }
+    }
 
     // A key's scale of a group, NaN for Inf.
     void load_scale(const Vec& v, int n, int group) {

@@ -9,5 +9,7 @@ namespace quire::jit {
 
 // keys: their format, and products that are not floats. void(const TileQueryArgs*)
 Status generate_tile_query(const RowKey& keys, std::vector<uint8_t>* code);
+// The same of RowKey::query_bytes().
+Status generate_tile_query_bytes(const RowKey& keys, std::vector<uint8_t>* code);
 
 }  // namespace quire::jit

@@ -88,21 +88,9 @@ private:
         }
     }
 
-    void emit_end() override {
-        stage("factors");
-        mov(factors_, ptr[args() + offsetof(TileQkArgs, factors)]);
-        for (int w = 0; w < vecs_; ++w) {
-            Temp factor(*this, "factor");
-            vmovups(factor, ptr[factors_ + w * vec_bytes()]);
-            for (int n = 0; n < n_; ++n) {
-                vmulps(acc(n, w), factor, ptr[score_at(n, w)]);
-                vmovups(ptr[score_at(n, w)], acc(n, w));
-            }
-        }
-    }
+    void emit_end() override { emit_factors(); }
 
     const std::vector<int> order_;
-    const Gpr factors_ = gpr("factors");
 };
 
 // for each group g, for each of its panels (of as many as there are), for d of the panel step n:

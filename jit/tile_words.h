@@ -18,4 +18,9 @@ Status generate_tile_scales(const RowKey& key, std::vector<uint8_t>* code);    /
 Status generate_tile_weights(const RowKey& key, std::vector<uint8_t>* code);   // void(const TileWeightsArgs*)
 Status generate_tile_pv_words(const RowKey& key, std::vector<uint8_t>* code);  // void(const TilePvArgs*)
 
+// Of few query rows, `rows` of them in one vector: values are not packed. Whole steps of elements are of one
+// group.
+bool has_tile_pv_rows(const RowKey& key);
+Status generate_tile_pv_rows(const RowKey& key, std::vector<uint8_t>* code);  // void(const TilePvArgs*)
+
 }  // namespace quire::jit

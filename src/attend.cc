@@ -146,6 +146,21 @@ const char* query_at(const AttentionProblem& p, const Item& item, int64_t row) {
     return p.query.at(item.b, p.row_of(item.b, row / group), item.kv_head * group + row % group);
 }
 
+void write_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const float* max,
+                const float* sum, const float* output, States& states) {
+    for (int64_t row = item.row_begin; row < item.row_end; ++row, output += plan.value_stride) {
+        const int64_t r = row - item.row_begin;
+        if (item.parts == 1) {
+            finish_row(p, item, row, max[r], sum[r], output);
+            continue;
+        }
+        const size_t state = size_t(item.state + r * item.parts);
+        states.max[state] = max[r];
+        states.sum[state] = sum[r];
+        std::copy(output, output + plan.value_stride, &states.output[state * size_t(plan.value_stride)]);
+    }
+}
+
 void load_bias(const AttentionProblem& p, const Item& item, int64_t row, int64_t begin, int64_t count,
                float* bias) {
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);

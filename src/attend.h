@@ -86,6 +86,10 @@ void query_to_token_bytes(const jit::TokenBytesForm& form, const float* query, c
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 
+// The item's rows, [rows][V], and their softmax: the output, or states.
+void write_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                const float* max, const float* sum, const float* output, States& states);
+
 // What the score terms add for query row `row` and keys begin .. begin + count, in log2 units; hidden keys
 // get -Inf.
 void load_bias(const AttentionProblem& problem, const Item& item, int64_t row, int64_t begin, int64_t count,

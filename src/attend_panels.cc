@@ -86,6 +86,8 @@ void begin_panel(const AttentionPlan& plan, Panel& panel, const TileState& s) {
 void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
                  const TileState& s, States& states) {
     if (!panel.begun) clear_panel(plan, panel);
+    panel.written = true;
+    if (s.few) return write_rows(plan, p, item, panel.max, panel.sum, panel.output, states);
     const bool whole = item.parts == 1;
     float* const factors = s.rescale;  // of no more use
     std::fill(factors, factors + panel.lanes, 1.f);
@@ -107,7 +109,6 @@ void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Ite
                                      factors + first, panel.outputs + first, poison + first});
     for (int64_t r = 0; whole && r < panel.rows; ++r)
         if (std::isnan(poison[r])) finish_special(p, item, panel.row_begin + r);
-    panel.written = true;
 }
 
 }  // namespace quire

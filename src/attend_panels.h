@@ -11,7 +11,7 @@ struct Panel {
     int64_t row_begin, rows;  // first query row of the sequence, rows in use
     int vecs, lanes;          // width: vectors, and lanes of them all
     KeyRange any, all;        // keys that some row sees, and that every row sees
-    float *query, *output;    // [D][lanes] or as jit::TileQkArgs says, [Dv rounded up][lanes]
+    float *query, *output;    // [D][lanes] or as jit::TileQkArgs says, as jit::TilePvArgs says
     float* factors;           // [lanes] of the words
     float *max, *sum;         // [lanes]
     const char** queries;     // [lanes] rows; lanes without one have the last one's
@@ -20,6 +20,9 @@ struct Panel {
 };
 
 struct TileState {
+    bool few;                      // AttentionPlan::takes_few: there is one panel
+    const jit::PackKernels* pack;  // the plan's, or those of few rows
+    const void* packed;            // values as TilePvArgs has them
     Panel* panels;
     int64_t num_panels;
     float *keys, *values;              // packed tile
@@ -62,8 +65,8 @@ bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item&
                int64_t begin, int64_t count, const TileState& s);
 
 // Dropout of the tile's probabilities, which softmax has left in the scores' memory.
-void drop_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
-                int64_t begin, int64_t count, const TileState& s);
+void drop_panel(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin, int64_t count,
+                const TileState& s);
 
 // After its last tile: the output, or states.
 void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,

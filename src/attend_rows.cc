@@ -186,7 +186,7 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     }
 }
 
-// The lines that write_result fills: a call's states do not stay in the caches.
+// The lines that write_rows fills: a call's states do not stay in the caches.
 void prefetch_states(const AttentionPlan& plan, const Item& item, const States& states) {
     constexpr int kFloats = 16;  // of a line
     for (int64_t r = 0; r < item.row_end - item.row_begin; ++r) {
@@ -194,22 +194,6 @@ void prefetch_states(const AttentionPlan& plan, const Item& item, const States& 
             states.output.data() + size_t(item.state + r * item.parts) * size_t(plan.value_stride);
         for (int i = 0; i < plan.value_stride; i += kFloats) prefetch_to_write(output + i);
         prefetch_to_write(output + plan.value_stride - 1);
-    }
-}
-
-void write_result(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const RowsState& s,
-                  States& states) {
-    for (int64_t row = item.row_begin; row < item.row_end; ++row) {
-        const int64_t r = row - item.row_begin;
-        const float* output = s.output + r * plan.value_stride;
-        if (item.parts == 1) {
-            finish_row(p, item, row, s.max[r], s.sum[r], output);
-            continue;
-        }
-        const size_t state = size_t(item.state + r * item.parts);
-        states.max[state] = s.max[r];
-        states.sum[state] = s.sum[r];
-        std::copy(output, output + plan.value_stride, &states.output[state * size_t(plan.value_stride)]);
     }
 }
 
@@ -259,7 +243,7 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
         attend_block(plan, problem, item, *block, prefetches ? *next : *block, s);
         std::swap(block, next);
     }
-    write_result(plan, problem, item, s, states);
+    write_rows(plan, problem, item, s.max, s.sum, s.output, states);
 }
 
 }  // namespace quire

@@ -28,9 +28,11 @@ size_t column_floats(const AttentionPlan& plan) {
 
 size_t max_panels(const AttentionPlan& plan) { return size_t(plan.tile_rows / plan.panel_rows()); }
 
-TileState allocate(const AttentionPlan& plan, Scratch& scratch) {
+TileState allocate(const AttentionPlan& plan, bool few, Scratch& scratch) {
     TileState s;
     scratch.reset();
+    s.few = few;
+    s.pack = few ? &plan.few_pack : &plan.pack;
     s.taken = TakenRows(taken_floats(plan), scratch);
     const size_t lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
     s.panels = scratch.array<Panel>(max_panels(plan));
@@ -101,11 +103,17 @@ void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t ind
     s.ahead->add(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)));
 }
 
+const jit::TileKernels& kernels_of(const AttentionPlan& plan, const Panel& panel, bool bias,
+                                   const TileState& s) {
+    if (s.few) return bias ? plan.few_bias[panel.rows] : plan.few[panel.rows];
+    return bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
+}
+
 void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel, int64_t count,
                 const TileState& s, jit::LinesAhead* ahead) {
     const int64_t panels = (plan.spec.Dv + jit::kValuePanel - 1) / jit::kValuePanel;
     if (kernels.weights) kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, count});
-    kernels.pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.values, s.rescale,
+    kernels.pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.packed, s.rescale,
                 panel.output, count, panels, s.weight_factors, s.tops, ahead});
 }
 
@@ -116,7 +124,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
     const auto whole = [&](int64_t step) { return (count + step - 1) / step * step; };
     const int64_t padded = whole(jit::kKeyPadding);
-    const bool pairs = plan.pack.value_products == jit::Products::bfloats;
+    const bool pairs = s.pack->value_products == jit::Products::bfloats;
     const int group = plan.spec.group();
     const BlockView view =
         p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
@@ -131,14 +139,14 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     look_ahead(plan, index, begin + tile_count >= panel.any.end, s);
     if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
     jit::LinesAhead* const ahead = s.ahead->begin();
-    plan.tile[panel.vecs].qk(
-        {panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors, ahead});
+    kernels_of(plan, panel, false, s)
+        .qk({panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors, ahead});
     const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
-    const jit::TileKernels& kernels = has_bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
+    const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
     (masked ? kernels.softmax_masked
             : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
                                 s.rescale, pairs ? padded : count, plain, cap_factor(plan.spec)});
-    if (p.dropout) drop_panel(plan, p, item, panel, begin, count, s);
+    if (p.dropout) drop_panel(p, item, panel, begin, count, s);
     if (kernels.weights) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
     add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, s, ahead);
     s.ahead->finish();
@@ -146,16 +154,20 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
 
 void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s) {
     const AttentionSpec& spec = plan.spec;
-    const jit::PackKernels& pack = plan.pack;
+    const jit::PackKernels& pack = *s.pack;
     const char *const *key = rows.key, *const *key_scale = rows.key_scale;
-    s.taken.take(pack.key_rows, spec.key_format, Side::key, spec.D, rows, &key, &key_scale);
+    s.taken.take(plan.pack.key_rows, spec.key_format, Side::key, spec.D, rows, &key, &key_scale);
     if (pack.key_scales) pack.key_scales({key_scale, s.key_scales, rows.padded()});
     pack.keys({key, s.key_scales, s.keys, rows.padded()});
     const char *const *value = rows.value, *const *value_scale = rows.value_scale;
-    s.taken.take(pack.value_rows, spec.value_format, Side::value, spec.Dv, rows, &value, &value_scale);
+    s.taken.take(plan.pack.value_rows, spec.value_format, Side::value, spec.Dv, rows, &value, &value_scale);
     if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
     const bool pairs = pack.value_products != jit::Products::floats;
-    pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
+    s.packed = value;
+    if (pack.values) {
+        pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
+        s.packed = s.values;
+    }
     if (pack.relate) pack.relate({s.value_scales, s.tops, rows.padded()});
 }
 
@@ -207,7 +219,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
 
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   const Item* following, Scratch& scratch, States& states) {
-    TileState s = allocate(plan, scratch);
+    TileState s = allocate(plan, plan.takes_few(problem.queries(item.b) * plan.spec.group()), scratch);
     make_panels(plan, problem, item, scratch, &s, states);
     for (int64_t begin = find_tile(plan, problem, item, item.key_begin, s); begin < item.key_end;) {
         std::swap(s.addresses, s.next);

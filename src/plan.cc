@@ -44,7 +44,10 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     tile_keys.products = key_tile_products(tile_keys, spec.precision);
     tile_values.products = value_tile_products(tile_values, spec.precision);
     plan->tile_key_lanes = tile_keys.tile_lanes();
-    plan->tile_weight_groups = tile_values.words() ? values.groups() : 0;
+    jit::RowKey few_values = tile_values;
+    few_values.products = jit::Products::words;
+    plan->few_rows = most_few_rows(spec, *plan->target);
+    plan->tile_weight_groups = tile_values.words() || plan->few_rows > 0 ? values.groups() : 0;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
         for (int rows = spec.group(); rows <= plan->decode_rows; rows += spec.group()) {
@@ -56,6 +59,11 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
             QUIRE_TRY(make_decode_kernels(cache, k, v, scores,
                                           bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
         }
+        for (int rows = spec.group(); rows <= plan->few_rows; rows += spec.group()) {
+            if (!plan->takes_few(rows)) continue;
+            QUIRE_TRY(make_few_kernels(cache, tile_keys, few_values, scores, rows,
+                                       bias ? &plan->few_bias[rows] : &plan->few[rows]));
+        }
         for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
             QUIRE_TRY(make_tile_kernels(cache, tile_keys, tile_values, scores, vecs,
                                         bias ? &plan->tile_bias[vecs] : &plan->tile[vecs]));
@@ -63,6 +71,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     QUIRE_TRY(make_bias_kernels(cache, *plan->target, &plan->mask_rows));
     QUIRE_TRY(make_panel_kernels(cache, tile_keys, tile_values, spec.type, &plan->panel));
     QUIRE_TRY(make_pack_kernels(cache, tile_keys, tile_values, &plan->pack));
+    if (plan->few_rows > 0) QUIRE_TRY(make_few_pack_kernels(cache, tile_keys, few_values, &plan->few_pack));
     QUIRE_TRY(make_token_rows(cache, keys, Side::key, &plan->pack.key_rows));
     QUIRE_TRY(make_token_rows(cache, values, Side::value, &plan->pack.value_rows));
     return make_merge_kernel(cache, *plan->target, plan->value_stride, &plan->merge);

@@ -26,7 +26,8 @@ struct AttentionPlan {
     std::vector<int> byte_order;   // of the bytes of keys (jit/byte_loader.h), where some kernel takes them
     jit::FoursForm fours[3];       // of keys in fours, where some kernel takes them: of 1, 2, 3 bytes
     int weight_stride = 0;         // of weights, in pairs of words
-    int decode_rows = 0;           // most query rows of the next
+    int decode_rows = 0;           // most query rows of `decode`
+    int few_rows = 0;              // of `few`, 0: there are none
     int tile_rows = 0;             // query rows of a work item, a multiple of panel_rows
     int panel_vecs = 0;            // widest panel
     int tile_keys = 0;             // keys packed at a time
@@ -36,12 +37,16 @@ struct AttentionPlan {
     jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
     jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width
     jit::TileKernels tile_bias[jit::kMaxPanelVecs + 1];
+    jit::TileKernels few[jit::kMaxDecodeRows + 1];  // by query rows, for takes_few()
+    jit::TileKernels few_bias[jit::kMaxDecodeRows + 1];
     jit::PanelKernels panel;
     jit::BiasKernels mask_rows;
-    jit::PackKernels pack;
+    jit::PackKernels pack, few_pack;
     jit::Kernel<jit::MergeArgs> merge;
 
     int panel_rows() const { return panel_vecs * target->lanes(); }
+    // Whether so many query rows, in one vector of the lanes, take values as they lie in the cache.
+    bool takes_few(int64_t rows) const { return rows > decode_rows && rows <= few_rows; }
 };
 
 struct AppendPlan {

@@ -65,6 +65,12 @@ double tile_three_byte_cycles(const jit::RowKey& key) {
     return cycles(*key.target, 1.5 + form.sums * parts, (form.sums == 2 ? 3 : 4) * parts);
 }
 
+// Two halves, and for each part an FMA; a shift, an addition and a conversion.
+double tile_two_byte_cycles(const jit::RowKey& key) {
+    const double parts = 2. / jit::ByteTileForm(key.format, 2).part;
+    return cycles(*key.target, 1 + parts, 3 * parts);
+}
+
 // Scales are part of bfloat16 numbers, which so have no groups: half of the cycles of float32, and never more
 // than words take.
 jit::Products tile_products(const jit::RowKey& key, quire_precision precision, bool has_words,
@@ -189,6 +195,9 @@ jit::Products key_tile_products(const jit::RowKey& key, quire_precision precisio
         return jit::Products::three_bytes;
     const Shared of_group = {2, 2};
     const jit::Products best = tile_products(key, precision, jit::has_tile_key_words(key), of_group);
+    if (best == jit::Products::words && jit::has_tile_key_two_bytes(key) &&
+        tile_two_byte_cycles(key) <= tile_word_cycles(key, of_group))
+        return jit::Products::two_bytes;
     if (precision != QUIRE_PRECISION_MEDIUM || !jit::has_tile_key_bytes(key)) return best;
     const double least = best == jit::Products::bfloats ? tile_float_cycles(key) / 2
                          : best == jit::Products::words ? tile_word_cycles(key, of_group)
@@ -203,10 +212,16 @@ jit::Products value_tile_products(const jit::RowKey& key, quire_precision precis
     return tile_products(key, precision, words, {2, 4});
 }
 
+int most_few_rows(const AttentionSpec& spec, const Target& target) {
+    const jit::RowKey values{&target, jit::taken_format(spec.value_format, Side::value), spec.Dv, 0};
+    if (spec.precision == QUIRE_PRECISION_HIGHEST || !jit::has_tile_pv_rows(values)) return 0;
+    return target.lanes();
+}
+
 int most_decode_rows(const AttentionSpec& spec, const Target& target) {
     const int large = spec.precision == QUIRE_PRECISION_HIGHEST ? 576 : 256;
-    return std::min(jit::most_decode_rows(target),
-                    std::max(spec.D, spec.Dv) <= large ? jit::kMaxDecodeRows : 12);
+    const bool all = std::max(spec.D, spec.Dv) <= large && most_few_rows(spec, target) == 0;
+    return std::min(jit::most_decode_rows(target), all ? jit::kMaxDecodeRows : 12);
 }
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {
@@ -219,10 +234,15 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
             if (chosen == jit::Products::words || chosen == jit::Products::two_bytes) high += rows + " ";
             if (chosen == jit::Products::bytes || chosen == jit::Products::bfloats) medium += rows + " ";
         };
-        for (int r = spec.group(); target.jit() && r <= most_decode_rows(spec, target); r += spec.group())
-            add(products({&target, format, dim, r}, spec.precision), std::to_string(r));
-        if (target.jit())
-            add(of_tiles({&target, jit::taken_format(format, of), dim, 0}, spec.precision), "more");
+        const int few = target.jit() ? most_few_rows(spec, target) : 0;
+        const int decode = target.jit() ? most_decode_rows(spec, target) : 0;
+        const jit::RowKey tile{&target, jit::taken_format(format, of), dim, 0};
+        for (int r = spec.group(); r <= std::max(few, decode); r += spec.group())
+            add(r <= decode         ? products({&target, format, dim, r}, spec.precision)
+                : of == Side::value ? jit::Products::words
+                                    : of_tiles(tile, spec.precision),
+                std::to_string(r));
+        if (target.jit()) add(of_tiles(tile, spec.precision), "more");
         if (!medium.empty()) medium = "medium for " + medium + "query rows";
         if (!high.empty()) high = "high for " + high + "query rows";
         if (medium.empty() && high.empty()) return std::string("highest");

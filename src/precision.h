@@ -16,6 +16,8 @@ jit::Products value_tile_products(const jit::RowKey& values, quire_precision pre
 // Most query rows of decode; more are tiles' (of 8 or 16 rows a vector). Integer products of large heads read
 // so much of the query for each key that with many rows it does not stay in L1 beside them.
 int most_decode_rows(const AttentionSpec& spec, const Target& target);
+// Most query rows of those beyond decode's that take values as words in the rows of the cache; 0: none do.
+int most_few_rows(const AttentionSpec& spec, const Target& target);
 
 // A line for the plan's notes: what runs at which precision; empty for `highest`.
 std::string precision_note(const AttentionSpec& spec, const Target& target);

@@ -23,8 +23,8 @@ Case base(const quire_format& key, const quire_format& value) {
 }
 
 // Decode, a few tokens, tiles, row blocks and merged key ranges, in one batch.
-const std::vector<Lengths> kBatch = {{1, 70, 1},   {3, 1025, 2}, {40, 300, 3}, {1, 5000, 4},
-                                     {9, 4200, 5}, {2, 2, 6},    {300, 320, 7}};
+const std::vector<Lengths> kBatch = {{1, 70, 1},   {3, 1025, 2}, {40, 300, 3},  {1, 5000, 4},
+                                     {9, 4200, 5}, {2, 2, 6},    {300, 320, 7}, {7, 4300, 8}};
 
 // For `portable`, which takes its time.
 const std::vector<Lengths> kSmallBatch = {{1, 70, 1}, {3, 105, 2}, {20, 60, 3}, {1, 1100, 4}};

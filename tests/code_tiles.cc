@@ -34,7 +34,8 @@ TEST(KernelsTiles, QuickEveryGroupIsGenerated) {
                     jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0}, value = key;
                     value.products = value_products(value, jit::Products::words);
                     for (const jit::Products products :
-                         {jit::Products::words, jit::Products::bytes, jit::Products::three_bytes}) {
+                         {jit::Products::words, jit::Products::bytes, jit::Products::two_bytes,
+                          jit::Products::three_bytes}) {
                         key.products = key_products(key, products);
                         expect_generated(key, value);
                     }

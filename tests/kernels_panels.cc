@@ -104,16 +104,15 @@ TEST(KernelsPanels, QuickRowsAndColumns) {
 class RoundedQuery {
 public:
     RoundedQuery(const jit::RowKey& key, Flush flush)
-        : key_(key), lanes_(key.target->lanes()), form_(key.format, key.three_bytes() ? 3 : 1) {
+        : key_(key), lanes_(key.target->lanes()), form_(key.format, std::max(1, key.query_bytes())) {
         Random random(key.dim);
         for (int i = 0; i < key.dim * lanes_; ++i)
             columns_.push_back(random.normal() * (i % 7 == 0 ? 100.f : 1.f));
         columns_[size_t(poisoned())] = INFINITY;
         columns_[size_t((key.dim - 1) * lanes_ + 1)] = NAN;
-        const bool bytes = key.bytes() || key.three_bytes();
-        const int rows = bytes ? numbers_at(key.dim / form_.part) : (key.dim + 1) / 2;
+        const int rows = key.query_bytes() > 0 ? numbers_at(key.dim / form_.part) : (key.dim + 1) / 2;
         query_ = array<uint32_t>(size_t(((rows - 1) * 2 + 1) * lanes_), 0x77777777, flush);
-        factors_ = array(size_t(key.words() || key.three_bytes() ? lanes_ : 0), 0.f, flush);
+        factors_ = array(size_t(key.words() || form_.digits > 1 ? lanes_ : 0), 0.f, flush);
         const GuardedBuffer columns = GuardedBuffer::of(columns_, flush);
         poisoned_call<jit::TileQueryArgs>(
             kernels_of(key, QUIRE_F32).query,
@@ -123,9 +122,7 @@ public:
     void check() const {
         for (int r = 0; r < lanes_; ++r)
             for (int d = 0; d < key_.dim; ++d)
-                key_.bytes()         ? check_byte(r, d)
-                : key_.three_bytes() ? check_three_bytes(r, d)
-                                     : check_half(r, d);
+                key_.bytes() ? check_byte(r, d) : form_.digits > 1 ? check_digits(r, d) : check_half(r, d);
         for (int i = 0; i < int(query_.size() / 4); ++i)
             if (i % (2 * lanes_) >= lanes_) {
                 ASSERT_EQ(query_.as<uint32_t>()[i], 0x77777777u);
@@ -167,24 +164,22 @@ private:
     // Where the numbers of a part are.
     int numbers_at(int part) const { return form_.digits * key_.dim / 4 + part * form_.numbers; }
 
-    void check_three_bytes(int r, int at) const {
+    void check_digits(int r, int at) const {
         const float factor = factors_.as<float>()[r];
         int64_t starts[2] = {};
         for (int i = 0; i < form_.part; ++i) {
             int w = 0;
-            const int part = at / form_.part * form_.part, first = part / 4 * 3 + i / 4;
-            for (int digit = 0; digit < 3; ++digit) {
+            const int part = at / form_.part * form_.part, first = part / 4 * form_.digits + i / 4;
+            for (int digit = 0; digit < form_.digits; ++digit) {
                 const int byte = int8_t(lane(first + digit * form_.part / 4, r) >> i % 4 * 8);
                 w = 256 * w + byte;
-                starts[digit == 0 && form_.sums == 2 ? 0 : form_.sums - 1] -= jit::byte_zero(key_.format) *
-                                                                              byte *
-                                                                              (digit == 2   ? 1
-                                                                               : digit == 1 ? 256
-                                                                                            : 65536);
+                const int unit = 1 << 8 * (form_.digits - 1 - digit);
+                starts[digit == 0 && form_.sums == 2 ? 0 : form_.sums - 1] -=
+                    jit::byte_zero(key_.format) * byte * unit;
             }
             if (i != at % form_.part) continue;
             const int d = jit::byte_tile_order(key_.format, key_.dim)[size_t(at)];
-            expect_near(r, d, float(w), factor, top_of_row(r) / jit::kLargestOfThree);
+            expect_near(r, d, float(w), factor, top_of_row(r) / float(jit::largest_digits(form_.digits)));
         }
         if (form_.sums == 2) starts[0] /= 65536;
         for (int i = 0; i < form_.sums && !std::isnan(factor); ++i)
@@ -259,6 +254,8 @@ TEST(KernelsPanels, QuickRoundedQueries) {
             for (const Flush flush : {Flush::end, Flush::begin}) {
                 jit::RowKey key{target, shape.format, shape.dim, 0, jit::Products::bytes};
                 if (jit::has_tile_key_bytes(key)) RoundedQuery(key, flush).check();
+                key.products = jit::Products::two_bytes;
+                if (jit::has_tile_key_two_bytes(key)) RoundedQuery(key, flush).check();
                 key.products = jit::Products::three_bytes;
                 if (jit::has_tile_key_three_bytes(key)) RoundedQuery(key, flush).check();
                 key.products = jit::Products::words;

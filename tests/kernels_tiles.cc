@@ -1,310 +1,22 @@
-// The kernels with query rows in the lanes, as src/attend_tiles.cc strings them together: pack a tile, then
-// scores, softmax and values of a panel; every array of exactly the length that jit/args.h states, registers
-// poisoned.
+// Tiles of every format, width and score key.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "jit/tile_bytes.h"
-#include "src/half.h"
-#include "tests/support/kernel_rows.h"
-#include "tests/support/rounded_tile_query.h"
+#include "jit/tile_words.h"
 #include "tests/support/run.h"
+#include "tests/support/tiles.h"
 
 namespace quire::test {
 namespace {
-
-constexpr float kCap = 3;  // in log2 units
-
-struct Setup {
-    const Target* target;
-    RowShape keys, values;
-    int vecs;
-    jit::ScoreKey scores;
-    bool masked;
-    jit::Products products = jit::Products::floats;  // words, bytes, three bytes: where the formats allow
-    std::string name() const {
-        return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
-               std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
-               std::to_string(values.dim) + " vecs " + std::to_string(vecs) + scores.name() +
-               (masked ? " masked" : "") + jit::products_name(products);
-    }
-};
-
-// A panel of query rows against a full tile of keys and one that is not full.
-class Tiles {
-public:
-    Tiles(const Setup& setup, Flush flush)
-        : setup_(setup),
-          flush_(flush),
-          key_{setup.target, setup.keys.format, setup.keys.dim, 0},
-          value_{setup.target, setup.values.format, setup.values.dim, 0},
-          lanes_(setup.vecs * setup.target->lanes()),
-          random_(setup.vecs, uint64_t(setup.keys.dim)),
-          keys_(key_, kFirst + kSecond, &random_, flush),
-          values_(value_, kFirst + kSecond, &random_, flush) {
-        key_.products = key_products(key_, setup.products);
-        value_.products = value_products(value_, setup.products);
-        EXPECT_TRUE(make_pack_kernels(test_code_cache(), key_, value_, &pack_).ok());
-        EXPECT_TRUE(
-            make_tile_kernels(test_code_cache(), key_, value_, setup.scores, setup.vecs, &kernels_).ok());
-        query_ = array(size_t(key_.dim * lanes_), 0.f, flush);
-        for (int i = 0; i < key_.dim * lanes_; ++i)
-            query_.as<float>()[i] = random_.normal() / std::sqrt(float(key_.dim));
-        if (key_.products != jit::Products::floats) {
-            const RoundedTileQuery rounded = round_tile_query(key_, query_.as<float>(), lanes_);
-            rounded_ = GuardedBuffer::of(rounded.lanes, flush);
-            factors_ = GuardedBuffer::of(rounded.factors, flush);
-        }
-        for (int i = 0; i < (kFirst + kSecond) * lanes_; ++i)
-            bias_.push_back(random_.below(9) == 0 ? -INFINITY : random_.normal());
-        for (int r = 0; r < lanes_; ++r) slope_.push_back(0.02f * float(r % 7));
-    }
-
-    struct Result {
-        std::vector<uint8_t> output, max, sum;
-        bool operator==(const Result& o) const { return output == o.output && max == o.max && sum == o.sum; }
-    };
-
-    Result run(const Surroundings& around) {
-        runs_ = GuardedBuffer::of(
-            std::vector<jit::LineRun>{{4096 + jit::kWritten, 4096 + 300}, {8192, 8193}, {0, 0}}, flush_);
-        ahead_ = GuardedBuffer::of(std::vector<jit::LinesAhead>{{64, 100, runs_.as<jit::LineRun>()}}, flush_);
-        GuardedBuffer output = array(size_t(panels() * jit::kValuePanel * lanes_), 0.f, flush_),
-                      max = array(size_t(lanes_), -INFINITY, flush_),
-                      sum = array(size_t(lanes_), 0.f, flush_);
-        attend_tile(0, kFirst, around, output, max, sum);
-        check_ahead();
-        attend_tile(kFirst, kSecond, around, output, max, sum);
-        return {output.bytes(), max.bytes(), sum.bytes()};
-    }
-
-    void check(const Result& result) const {
-        // Far above rounding, far below any mistake. Keys, queries and values as bfloat16 are those that the
-        // definition takes too; a probability then is off by 2^-8 of it at most, and their sum by 5e-4. Sums
-        // of bytes are rounded to some units of the products.
-        const double tolerance = key_.bytes() ? 5e-3 : key_.words() || value_.words() ? 5e-4 : 2e-5;
-        const double of_probabilities = value_.bfloats() ? 0x1p-8 : 0, of_sums = value_.bfloats() ? 1e-3 : 0;
-        const auto* output = reinterpret_cast<const float*>(result.output.data());
-        const auto* max = reinterpret_cast<const float*>(result.max.data());
-        const auto* sum = reinterpret_cast<const float*>(result.sum.data());
-        for (int r = 0; r < lanes_; ++r) {
-            std::vector<double> wanted(size_t(value_.dim)), magnitude(size_t(value_.dim)), scores;
-            for (int t = 0; t < kFirst + kSecond; ++t) scores.push_back(score(r, t));
-            const double top = *std::max_element(scores.begin(), scores.end());
-            if (top == -INFINITY) {  // nothing of it is seen
-                ASSERT_TRUE(max[r] == -INFINITY && sum[r] == 0) << setup_.name() << " row " << r;
-                continue;
-            }
-            double total = 0;
-            for (int t = 0; t < kFirst + kSecond; ++t) {
-                const double weight = std::exp2(scores[size_t(t)] - top);
-                total += weight;
-                for (int d = 0; d < value_.dim; ++d) {
-                    const double value = double(number(value_, values_.values(t)[size_t(d)]));
-                    wanted[size_t(d)] += weight * value;
-                    magnitude[size_t(d)] += weight * std::fabs(value);
-                }
-            }
-            ASSERT_NEAR(double(max[r]) + std::log2(double(sum[r])), top + std::log2(total),
-                        tolerance + of_sums)
-                << setup_.name();
-            for (int d = 0; d < value_.dim; ++d)
-                ASSERT_NEAR(double(output[d * lanes_ + r]) / double(sum[r]), wanted[size_t(d)] / total,
-                            tolerance + of_probabilities * magnitude[size_t(d)] / total)
-                    << setup_.name() << " row " << r << " element " << d;
-        }
-    }
-
-private:
-    static constexpr int kFirst = jit::kTileKeys, kSecond = 21;
-
-    int panels() const { return (value_.dim + jit::kValuePanel - 1) / jit::kValuePanel; }
-
-    // What tiles hold of a number.
-    static float number(const jit::RowKey& key, float x) {
-        return key.bfloats() ? bfloat_to_float(float_to_bfloat(x)) : x;
-    }
-
-    // The products have gone on from line to line, and stay with the last one: a tile has more steps than
-    // these lines.
-    void check_ahead() const {
-        EXPECT_EQ(ahead_.as<jit::LinesAhead>()->line, 8192u) << setup_.name();
-        EXPECT_EQ(ahead_.as<jit::LinesAhead>()->next, runs_.as<jit::LineRun>() + 2) << setup_.name();
-    }
-
-    // Keys that row r sees of the tile at `first`.
-    void bounds(int r, int first, int count, int32_t* begin, int32_t* end) const {
-        *begin = setup_.masked ? std::clamp(3 * (r % 50) - first, 0, count) : 0;
-        *end = setup_.masked ? std::clamp(kFirst + kSecond - 2 * (r % 9) - first, 0, count) : count;
-    }
-    static float distance(int r, int first) { return float(first - 200 - r); }
-
-    double score(int r, int t) const {
-        const int first = t < kFirst ? 0 : kFirst;
-        int32_t begin = 0, end = 0;
-        bounds(r, first, first == 0 ? kFirst : kSecond, &begin, &end);
-        if (t - first < begin || t - first >= end) return -INFINITY;
-        double s = 0;
-        for (int d = 0; d < key_.dim; ++d)
-            s +=
-                double(query_.as<float>()[d * lanes_ + r]) * double(number(key_, keys_.values(t)[size_t(d)]));
-        if (setup_.scores.soft_cap) s = kCap * std::tanh(s);
-        if (setup_.scores.alibi)
-            s += double(slope_[size_t(r)]) * double(distance(r, first) + float(t - first));
-        if (setup_.scores.bias) s += double(bias_[size_t(t * lanes_ + r)]);
-        return s;
-    }
-
-    // What a kernel writes, and the next one reads.
-    struct Packed {
-        GuardedBuffer keys, values, key_scales, value_scales;
-    };
-    Packed pack(int first, int count, const Surroundings& around) const {
-        const int padded = padded_keys(count);
-        const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
-        const auto floats = [&](size_t n) { return array(n, around.scratch, flush_); };
-        Packed tile{
-            floats(size_t(padded * key_.tile_lanes())),
-            floats(size_t(value_panels() * (value_pairs() ? jit::kPairPanelStride : jit::kPanelStride))),
-            floats(size_t(key_.scales_floats(padded))), floats(size_t(value_.scales_floats(padded)))};
-        const int values = value_pairs() ? padded : count;
-        const GuardedBuffer key_rows = keys_.rows(first, count, padded),
-                            value_rows = values_.rows(first, count, values),
-                            key_scales = keys_.scales(first, count, padded),
-                            value_scales = values_.scales(first, count, padded);
-        if (pack_.key_scales)
-            poisoned_call<jit::ScalesArgs>(
-                pack_.key_scales, {address(key_scales), tile.key_scales.as<float>(), padded}, around.entry);
-        poisoned_call<jit::PackArgs>(
-            pack_.keys, {address(key_rows), tile.key_scales.as<float>(), tile.keys.as<float>(), padded},
-            around.entry);
-        if (pack_.value_scales)
-            poisoned_call<jit::ScalesArgs>(pack_.value_scales,
-                                           {address(value_scales), tile.value_scales.as<float>(), padded},
-                                           around.entry);
-        poisoned_call<jit::PackArgs>(
-            pack_.values,
-            {address(value_rows), tile.value_scales.as<float>(), tile.values.as<float>(), values},
-            around.entry);
-        return tile;
-    }
-    // Whole vectors are stored: panels of the padded row.
-    bool value_pairs() const { return value_.products != jit::Products::floats; }
-    int value_panels() const { return value_.padded() / jit::kValuePanel; }
-
-    // Scales relative to the largest of their group, which it returns.
-    GuardedBuffer relate(GuardedBuffer& scales, int count, Entry entry) const {
-        const std::vector<uint8_t> before = scales.bytes();
-        GuardedBuffer tops = array(size_t(value_.groups()), NAN, flush_);
-        poisoned_call<jit::TileScalesArgs>(pack_.relate, {scales.as<float>(), tops.as<float>(), count},
-                                           entry);
-        for (int g = 0; g < value_.groups(); ++g) {
-            const auto at = [&](const void* list, int t) {
-                return static_cast<const float*>(list)[t * value_.scales_stride() + g];
-            };
-            float top = 0;
-            for (int t = 0; t < count; ++t) top = std::max(top, std::fabs(at(before.data(), t)));
-            EXPECT_EQ(tops.as<float>()[g], top) << setup_.name();
-            for (int t = 0; t < count; ++t)
-                EXPECT_NEAR(at(scales.data(), t), at(before.data(), t) / top, 2e-7)
-                    << setup_.name() << " g" << g << " t" << t;
-        }
-        return tops;
-    }
-
-    // Of `length` keys, the last of which nobody sees.
-    std::vector<float> bias_of(int first, int count, int length) const {
-        std::vector<float> bias(bias_.begin() + first * lanes_, bias_.begin() + (first + count) * lanes_);
-        bias.resize(size_t(length * lanes_), NAN);
-        return bias;
-    }
-
-    void attend_tile(int first, int count, const Surroundings& around, GuardedBuffer& output,
-                     GuardedBuffer& max, GuardedBuffer& sum) {
-        Packed tile = pack(first, count, around);
-        const int padded = padded_keys(count);
-        const size_t L = size_t(lanes_);
-        GuardedBuffer scores = array(size_t(padded) * L, around.scratch, flush_),
-                      rescale = array(L, around.scratch, flush_);
-        std::vector<int32_t> begin(L), end(L);
-        std::vector<float> away(L);
-        for (int r = 0; r < lanes_; ++r) {
-            bounds(r, first, count, &begin[size_t(r)], &end[size_t(r)]);
-            away[size_t(r)] = distance(r, first);
-        }
-        const auto guarded = [&](const auto& list) { return GuardedBuffer::of(list, flush_); };
-        const GuardedBuffer begins = guarded(begin), ends = guarded(end), slopes = guarded(slope_),
-                            distances = guarded(away),
-                            bias = guarded(bias_of(first, count, value_.bfloats() ? padded : count));
-        const bool masked = setup_.masked || (value_.bfloats() && padded != count);
-        const int64_t plain = setup_.masked ? 0 : count - 1;
-        poisoned_call<jit::TileQkArgs>(
-            kernels_.qk,
-            {key_.products == jit::Products::floats ? query_.data() : rounded_.data(), tile.keys.data(),
-             scores.as<float>(), (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
-             tile.key_scales.as<float>(), factors_.as<float>(), ahead_.as<jit::LinesAhead>()},
-            around.entry);
-        poisoned_call<jit::TileSoftmaxArgs>(
-            masked ? kernels_.softmax_masked : kernels_.softmax,
-            {scores.as<float>(), bias.as<float>(), begins.as<int32_t>(), ends.as<int32_t>(),
-             slopes.as<float>(), distances.as<float>(), max.as<float>(), sum.as<float>(), rescale.as<float>(),
-             value_.bfloats() ? padded : count, plain, kCap},
-            around.entry);
-        if (!kernels_.weights)
-            return poisoned_call<jit::TilePvArgs>(
-                kernels_.pv,
-                {scores.as<float>(), tile.values.data(), rescale.as<float>(), output.as<float>(),
-                 value_.bfloats() ? padded : count, panels(), nullptr, nullptr, ahead_.as<jit::LinesAhead>()},
-                around.entry);
-        std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
-        GuardedBuffer weights = array(size_t(value_.groups() * jit::tile_weight_stride(lanes_)),
-                                      around.scratch, flush_),
-                      factors = array(L, around.scratch, flush_);
-        const GuardedBuffer tops = relate(tile.value_scales, padded, around.entry);
-        poisoned_call<jit::TileWeightsArgs>(kernels_.weights,
-                                            {scores.as<float>(), tile.value_scales.as<float>(),
-                                             weights.as<int16_t>(), factors.as<float>(), padded},
-                                            around.entry);
-        poisoned_call<jit::TilePvArgs>(
-            kernels_.pv,
-            {weights.data(), tile.values.data(), rescale.as<float>(), output.as<float>(), padded, panels(),
-             factors.as<float>(), tops.as<float>(), ahead_.as<jit::LinesAhead>()},
-            around.entry);
-    }
-
-    const Setup setup_;
-    const Flush flush_;
-    jit::RowKey key_, value_;
-    const int lanes_;
-    Random random_;
-    const KernelRows keys_, values_;
-    GuardedBuffer query_, rounded_, factors_, runs_, ahead_;
-    std::vector<float> bias_, slope_;
-    jit::PackKernels pack_;
-    jit::TileKernels kernels_;
-};
-
-void check_setup(const Setup& setup) {
-    for (const Flush flush : {Flush::end, Flush::begin}) {
-        Tiles tiles(setup, flush);
-        Surroundings around;
-        const Tiles::Result poisoned = tiles.run(around);
-        tiles.check(poisoned);
-        around.entry = Entry::zero;
-        around.scratch = 0;
-        EXPECT_TRUE(tiles.run(around) == poisoned)
-            << setup.name() << ": registers or scratch show in the result";
-    }
-}
 
 void check_shapes(const std::vector<const Target*>& on, size_t step, jit::Products products) {
     const std::vector<RowShape> shapes = row_shapes();
     for (const Target* target : on)
         for (size_t i = 0; i < shapes.size(); i += step)
-            check_setup({target,
+            check_tiles({target,
                          shapes[i],
                          shapes[(i * 5 + 2) % shapes.size()],
                          1 + int(i % jit::kMaxPanelVecs),
@@ -354,7 +66,7 @@ void check_shapes_of_bytes(const Target& target, jit::Products products) {
     for (const RowShape& shape : shapes) {
         ASSERT_TRUE(jit::has_tile_key_bytes({&target, shape.format, shape.dim, 0}))
             << format_name(shape.format);
-        check_setup({&target,
+        check_tiles({&target,
                      shape,
                      shapes[size_t(vecs + 2) % std::size(shapes)],
                      1 + vecs % jit::kMaxPanelVecs,
@@ -369,27 +81,56 @@ TEST(KernelsTiles, QuickShapesOfBytes) {
     check_shapes_of_bytes(*vnni_targets().back(), jit::Products::bytes);
 }
 
-std::vector<const Target*> three_byte_targets() {
+std::vector<const Target*> targets_of_digits() {
     std::vector<const Target*> list = vnni_targets();
     list.erase(
         std::remove_if(list.begin(), list.end(), [](const Target* t) { return t->vector_bits != 512; }),
         list.end());
     return list;
 }
-TEST(KernelsTiles, EveryShapeOfThreeBytes) {
-    if (three_byte_targets().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";
-    check_shapes(three_byte_targets(), 1, jit::Products::three_bytes);
+constexpr jit::Products kOfDigits[] = {jit::Products::two_bytes, jit::Products::three_bytes};
+TEST(KernelsTiles, EveryShapeOfDigits) {
+    if (targets_of_digits().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";
+    for (const jit::Products products : kOfDigits) check_shapes(targets_of_digits(), 1, products);
 }
-TEST(KernelsTiles, QuickShapesOfThreeBytes) {
-    if (three_byte_targets().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";
-    check_shapes_of_bytes(*three_byte_targets().back(), jit::Products::three_bytes);
+TEST(KernelsTiles, QuickShapesOfDigits) {
+    if (targets_of_digits().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";
+    for (const jit::Products products : kOfDigits)
+        check_shapes_of_bytes(*targets_of_digits().back(), products);
+}
+
+// Values of few query rows stay where they are: rows of one pass and of two, groups of one step and of more,
+// all sorts of codes.
+TEST(KernelsTiles, QuickFewRows) {
+    if (targets_of_digits().empty()) GTEST_SKIP() << "no 16-bit dot products of 512 bits here";
+    const RowShape shapes[] = {{quantised(QUIRE_INT8, 32, QUIRE_F16), 96},
+                               {quantised(QUIRE_INT4, 32, QUIRE_F32), 128},
+                               {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
+                               {quantised(QUIRE_INT4, 64, QUIRE_F16), 64},
+                               {plain_format(QUIRE_Q8_0), 64},
+                               {plain_format(QUIRE_Q4_0), 160}};
+    for (const Target* target : targets_of_digits())
+        for (size_t i = 0; i < std::size(shapes); ++i)
+            for (const int rows : {1, 8, 9, 13, 16}) {
+                const RowShape& values = shapes[(i + 1) % std::size(shapes)];
+                ASSERT_TRUE(jit::has_tile_pv_rows({target, values.format, values.dim, 0}));
+                const bool odd = rows % 2 != 0;
+                check_tiles({target,
+                             shapes[i],
+                             values,
+                             1,
+                             {odd, !odd, i % 3 == 0},
+                             odd == (i % 2 == 0),
+                             i % 2 == 0 ? jit::Products::two_bytes : jit::Products::words,
+                             rows});
+            }
 }
 
 TEST(KernelsTiles, EveryWidthAndScoreKey) {
     for (const Target* target : jit_targets())
         for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
             for (int key = 0; key < 16; ++key)
-                check_setup({target,
+                check_tiles({target,
                              {plain_format(QUIRE_F32), 20},
                              {plain_format(QUIRE_F16), 12},
                              vecs,

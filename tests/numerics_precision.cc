@@ -133,6 +133,29 @@ void check(const std::vector<const Target*>& on, const std::vector<quire_format>
     }
 }
 
+// 16 query rows, whose values stay in the rows of the cache, over more keys than a part has, with all that
+// scores may have.
+TEST(NumericsPrecision, QuickFewRows) {
+    if (!best_target().vnni || best_target().vector_bits != 512)
+        GTEST_SKIP() << best_target().name << " packs all values";
+    Lower lower;
+    int options = 0;
+    for (const quire_format& format :
+         {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F16),
+          quantised(QUIRE_INT4_B16, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0)}) {
+        Case c = usual_case(format, options % 2 == 0 ? 64 : 320, 4);
+        c.sequences = {{4, 77}, {4, 4500}};
+        c.alibi = options % 2 == 1;
+        c.mask_rank = options % 3 == 1 ? 2 : 0;
+        c.has_window = options % 4 == 3;
+        c.window_left = 1000;
+        c.sinks = options % 5 == 2;
+        ++options;
+        check(c, best_target(), &lower);
+    }
+    EXPECT_EQ(lower.high, 3 * options);
+}
+
 // Queries of three bytes are as near to exact numbers as float32, with large channels too.
 TEST(NumericsPrecision, QuickHighestOfTiles) {
     if (!best_target().vnni || best_target().vector_bits != 512)
@@ -164,6 +187,13 @@ TEST(NumericsPrecision, QuickNote) {
         "precision: keys medium for 4 8 12 16 more query rows, values medium for more query rows" + rest);
     EXPECT_EQ(precision_note(spec, *find_target("avx2")),
               "precision: keys high for 4 8 12 more query rows, values highest" + rest);
+    spec.value_format = quantised(QUIRE_INT4, 32, QUIRE_F16);
+    EXPECT_EQ(
+        precision_note(spec, *find_target("avx512_vnni_bf16")),
+        "precision: keys medium for 4 8 12 16 more query rows, values medium for more query rows and high "
+        "for 4 8 12 16 query rows" +
+            rest);
+    spec.value_format = plain_format(QUIRE_F16);
     spec.key_format = plain_format(QUIRE_F32);
     EXPECT_EQ(precision_note(spec, *find_target("avx2")), "precision: keys highest, values highest" + rest);
     spec.precision = QUIRE_PRECISION_HIGHEST;
@@ -182,7 +212,9 @@ TEST(NumericsPrecision, QuickKeysOfTiles) {
         EXPECT_EQ(products("avx512_vnni_bf16", format, medium), jit::Products::bytes);
     EXPECT_EQ(products("avx512_vnni_bf16", of_group(16), medium), jit::Products::bfloats);
     EXPECT_EQ(products("avx512_vnni_bf16", plain_format(QUIRE_F16), medium), jit::Products::bfloats);
-    EXPECT_EQ(products("avx512_vnni_bf16", of_group(32), QUIRE_PRECISION_HIGH), jit::Products::words);
+    EXPECT_EQ(products("avx512_vnni_bf16", of_group(32), QUIRE_PRECISION_HIGH), jit::Products::two_bytes);
+    EXPECT_EQ(products("avx512_vnni_bf16", of_group(12), QUIRE_PRECISION_HIGH), jit::Products::words);
+    EXPECT_EQ(products("avx2_vnni", of_group(32), QUIRE_PRECISION_HIGH), jit::Products::words);
     EXPECT_EQ(products("avx512_vnni", of_group(8), medium), jit::Products::bytes);
     EXPECT_EQ(products("avx2_vnni", of_group(8), medium), jit::Products::bytes);
     EXPECT_EQ(products("avx512_vnni", of_group(4), medium), jit::Products::floats);

@@ -71,6 +71,12 @@ KERNELS = (
     ),
     (
         ("avx512_vnni_bf16",),
+        "--cache int8 --precision high --head-dim 32 --group 32",
+        """tile_qk_d32_r1_int8_gr32_f16_two_bytes tile_query_d32_int8_gr32_f16_two_bytes
+        tile_pv_rows_d32_r16_int8_gr32_f16_words""",
+    ),
+    (
+        ("avx512_vnni_bf16",),
         "--cache int8 --precision medium --head-dim 32 --group 16",
         """pack_keys_d32_int8_gr16_f16_bfloats pack_values_d32_int8_gr16_f16_bfloats
         tile_qk_d32_stride16_w1_bfloats tile_softmax_w1_bfloats tile_pv_d32_stride16_w1_bfloats

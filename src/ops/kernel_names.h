@@ -35,9 +35,10 @@ public:
         add(k.weights);
         add(k.pv);
     }
-    void add(const jit::PanelKernels& k) {
+    void add(const jit::PanelKernels& k, bool outputs = true) {
         add(k.rows);
         add(k.query);
+        if (!outputs) return;
         add(k.output);
         add(k.states);
     }

@@ -31,6 +31,8 @@ std::string kernels_of(const AttentionPlan& plan) {
     names.add(plan.panel);
     names.add(plan.mask_rows);
     for (const jit::TileKernels& k : plan.tile) names.add(k);
+    names.add(plan.few_pack);
+    for (const jit::TileKernels& k : plan.few) names.add(k);
     names.add(plan.merge);
     return line("attention", names);
 }

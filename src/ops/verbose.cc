@@ -95,14 +95,20 @@ void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNam
             if (!p.num_terms || p.mask_map) names->add(plan.decode[rows], p.cache.adjacent);
             continue;
         }
-        names->add(plan.pack);
-        names->add(plan.panel);
+        const bool few = plan.takes_few(rows);
+        names->add(few ? plan.few_pack : plan.pack);
+        names->add(plan.panel, !few);
         const bool of_numbers = p.num_terms == 1 && numbers_of(p, p.terms[0], b, 0, 0, 0);
         if (of_numbers) names->add(plan.mask_rows.of(p.terms[0].type));
         const int64_t left = rows % plan.panel_rows(), lanes = plan.target->lanes();
         const bool with_bias = p.num_terms && (!of_numbers || plan.spec.soft_cap > 0);
-        for (const jit::TileKernels* tile : {plan.tile_bias, plan.tile}) {
-            if (tile == plan.tile ? with_bias && !p.mask_map : !with_bias) continue;
+        for (const bool bias : {true, false}) {
+            if (bias ? !with_bias : with_bias && !p.mask_map) continue;
+            if (few) {
+                names->add(bias ? plan.few_bias[rows] : plan.few[rows]);
+                continue;
+            }
+            const jit::TileKernels* const tile = bias ? plan.tile_bias : plan.tile;
             if (rows >= plan.panel_rows()) names->add(tile[plan.panel_vecs]);
             if (left > 0) names->add(tile[(left + lanes - 1) / lanes]);
         }

@@ -138,6 +138,7 @@ std::vector<RowShape> token_shapes() {
 jit::Products key_products(const jit::RowKey& key, jit::Products wanted) {
     if (wanted == jit::Products::words) return words_if(has_tile_key_words(key));
     if (wanted == jit::Products::bytes && !has_tile_key_bytes(key)) return jit::Products::floats;
+    if (wanted == jit::Products::two_bytes && !has_tile_key_two_bytes(key)) return jit::Products::floats;
     if (wanted == jit::Products::three_bytes && !has_tile_key_three_bytes(key)) return jit::Products::floats;
     return wanted;
 }
@@ -146,7 +147,8 @@ jit::Products value_products(const jit::RowKey& key, jit::Products wanted) {
     if (wanted == jit::Products::three_bytes) return jit::Products::floats;
     const bool beside = wanted == jit::Products::bytes;
     if (beside && key.target->bf16) return jit::Products::bfloats;
-    return beside || wanted == jit::Products::words ? words_if(has_tile_value_words(key)) : wanted;
+    const bool words = wanted == jit::Products::words || wanted == jit::Products::two_bytes;
+    return beside || words ? words_if(has_tile_value_words(key)) : wanted;
 }
 
 jit::CodeCache& test_code_cache() {

@@ -21,7 +21,8 @@ public:
             if (key_.bfloats()) round_to_bfloats(r);
             if (key_.words()) round_to_words(r);
             if (key_.bytes()) round_to_bytes(r);
-            if (key_.three_bytes()) round_to_three_bytes(r);
+            if (key_.query_bytes() == 2) round_to_two_bytes(r);
+            if (key_.query_bytes() == 3) round_to_three_bytes(r);
         }
         return query_;
     }
@@ -81,6 +82,21 @@ private:
             }
             lane(numbers + 1 + 2 * span, r) -= uint32_t(jit::byte_zero(key_.format) * byte);
             lane(numbers, r) = float_bits(float(zeros[size_t(part)]));
+        }
+    }
+
+    void round_to_two_bytes(int r) {
+        const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
+        const jit::ByteTileForm form(key_.format, 2);
+        const float factor = add_factor(r, float(jit::largest_digits(2)));
+        for (int i = 0; i < key_.dim; ++i) {
+            const int run = form.part / 4, part = i / form.part, at = part * 2 * run + i % form.part / 4;
+            float& x = column(order[size_t(i)], r);
+            const int w = int(std::lrint(double(x) / double(factor))), low = int8_t(w);
+            x = float(w) * factor;
+            set_byte(at, r, i % 4, (w - low) / 256);
+            set_byte(at + run, r, i % 4, low);
+            lane(key_.dim / 4 * 2 + part * form.numbers, r) -= uint32_t(jit::byte_zero(key_.format) * w);
         }
     }
 
