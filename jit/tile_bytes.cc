@@ -168,7 +168,7 @@ private:
         L(each);
         for (int i = 0; i < straight; i += 4) {
             emit_both(row_ + i / 4 * panel_bytes(), four_ + i);
-            ask_ahead(2);
+            if (i % 8 == 4) ask_ahead(4);
         }
         if (straight < form_.part) {
             add(row_, straight / 4 * panel_bytes());

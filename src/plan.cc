@@ -15,13 +15,17 @@ namespace {
 
 // Query panel, output panel and packed tiles of a thread stay within a second-level cache: large heads take
 // fewer rows and keys.
-void choose_tiles(AttentionPlan* plan) {
-    constexpr int kPanelFloats = 384 * 256, kTileFloats = 128 * 256;
+void choose_tiles(AttentionPlan* plan, const jit::RowKey& tile_keys, const jit::RowKey& tile_values) {
+    constexpr int kPanelFloats = 384 * 256;
     const int dims = plan->key_stride + plan->value_stride;
     plan->panel_vecs = jit::kMaxPanelVecs;
     const int rows = std::min(kMaxTileRows, kPanelFloats / dims);
     plan->tile_rows = std::max(1, rows / plan->panel_rows()) * plan->panel_rows();
-    plan->tile_keys = std::clamp(kTileFloats / dims / 32 * 32, 32, jit::kTileKeys);
+    const int values = plan->value_stride / (tile_values.products == jit::Products::floats ? 1 : 2);
+    const int lanes = tile_keys.tile_lanes() + values;
+    // Processors with vectors of 512 bits have 1 MB and more.
+    const int most = (plan->target->vector_bits == 512 ? 256 : 128) * 256 / lanes;
+    plan->tile_keys = std::clamp(most / jit::kKeyPadding * jit::kKeyPadding, 32, jit::kTileKeys);
 }
 
 // How the query is to be prepared for these keys.
@@ -43,6 +47,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     tile_values.format = jit::taken_format(values.format, Side::value);
     tile_keys.products = key_tile_products(tile_keys, spec.precision);
     tile_values.products = value_tile_products(tile_values, spec.precision);
+    choose_tiles(plan, tile_keys, tile_values);
     plan->tile_key_lanes = tile_keys.tile_lanes();
     jit::RowKey few_values = tile_values;
     few_values.products = jit::Products::words;
@@ -98,7 +103,6 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (lower && token_block_info(keys.format.type)) plan->query_order = jit::token_word_order(keys);
     if (token_block_info(values.format.type)) plan->weight_stride = 2 * values.groups();
     plan->decode_rows = most_decode_rows(spec, target);
-    choose_tiles(plan);
     return make_kernels(plan, keys, values, cache);
 }
 
