@@ -27,7 +27,7 @@ struct RowKey {
     const Target* target;
     quire_format format;
     int dim;   // D or Dv
-    int rows;  // query rows (decode), vectors of query rows (tiles); 0 where it does not matter
+    int rows;  // query rows (decode, tile_pv_rows), vectors of them (tiles); 0 where it does not matter
     Products products = Products::floats;
     // The rows of a block follow each other without a gap, and so do their scales (decode).
     bool adjacent = false;

@@ -12,7 +12,7 @@ struct Panel {
     int vecs, lanes;          // width: vectors, and lanes of them all
     KeyRange any, all;        // keys that some row sees, and that every row sees
     float *query, *output;    // [D][lanes] or as jit::TileQkArgs says, as jit::TilePvArgs says
-    float* factors;           // [lanes] of the words
+    float* factors;           // [lanes] of the words, or of two or three bytes
     float *max, *sum;         // [lanes]
     const char** queries;     // [lanes] rows; lanes without one have the last one's
     char** outputs;           // [lanes] rows of the output, or of states; or TileState::spare_row
@@ -25,7 +25,7 @@ struct TileState {
     const void* packed;            // values as TilePvArgs has them
     Panel* panels;
     int64_t num_panels;
-    float *keys, *values;              // packed tile
+    float *keys, *values;              // packed tile; few rows pack no values
     float *key_scales, *value_scales;  // f32 scales of its rows
     float* tops;                       // [groups] largest scales of the values, where these are words
     int16_t* weights;                  // as jit::TileWeightsArgs

@@ -1,7 +1,7 @@
 // Prefill, and any call with more query rows a kv head than decode takes. Query rows lie in the lanes: for
-// each tile of keys, K and V are dequantised and packed once, then every panel of query rows runs over the
-// tile. A panel starts and stops at its own first and last visible key; masks run only where a panel needs
-// them.
+// each tile of keys, K and V are dequantised and packed once (V not for few rows, of one panel), then every
+// panel of query rows runs over the tile. A panel starts and stops at its own first and last visible key;
+// masks run only where a panel needs them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,7 +18,9 @@ size_t taken_floats(const AttentionPlan& plan) {
 }
 
 size_t weight_pairs(const AttentionPlan& plan) {
-    return size_t(plan.tile_weight_groups) * size_t(jit::tile_weight_stride(plan.panel_rows()));
+    const bool of_panels = plan.pack.value_products == jit::Products::words;
+    return size_t(plan.tile_weight_groups) *
+           size_t(jit::tile_weight_stride(of_panels ? plan.panel_rows() : plan.few_rows));
 }
 
 // Floats of TileState::columns.
@@ -84,12 +86,11 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, Til
         if (is_quantised(format))
             s.ahead->add(scales + first, rows, bytes_of(format.scale_type, dim / format.quant_group));
     };
-    if (!plan.pack.key_rows) add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
+    if (!s.pack->key_rows) add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
     const auto *const key = s.next->key[0], *const value = s.next->value[0];
     const bool is_view =
         value >= key && value < key + bytes_of(spec.key_format.type, spec.D);  // of keys: MLA
-    if (!plan.pack.value_rows && !is_view)
-        add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
+    if (!s.pack->value_rows && !is_view) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
 }
 
 // The rows of an additive mask that the next panel reads, of this tile or of the next.
@@ -97,7 +98,9 @@ void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t ind
                         int64_t tile_count, const TileState& s) {
     const bool is_last = index + 1 == s.num_panels;
     const Panel& next = s.panels[is_last ? 0 : index + 1];
-    const int64_t first = is_last ? s.next->begin : begin, in_tile = is_last ? s.next->count : tile_count;
+    const int64_t in_tile = is_last ? s.next->count : tile_count;
+    if (in_tile == 0) return;  // there is no next one
+    const int64_t first = is_last ? s.next->begin : begin;
     const int64_t count = std::min(in_tile, next.any.end - first);
     if (count <= 0 || !list_mask_rows(p, item, next, first, s.mask_rows)) return;
     s.ahead->add(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)));
@@ -156,11 +159,11 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     const AttentionSpec& spec = plan.spec;
     const jit::PackKernels& pack = *s.pack;
     const char *const *key = rows.key, *const *key_scale = rows.key_scale;
-    s.taken.take(plan.pack.key_rows, spec.key_format, Side::key, spec.D, rows, &key, &key_scale);
+    s.taken.take(pack.key_rows, spec.key_format, Side::key, spec.D, rows, &key, &key_scale);
     if (pack.key_scales) pack.key_scales({key_scale, s.key_scales, rows.padded()});
     pack.keys({key, s.key_scales, s.keys, rows.padded()});
     const char *const *value = rows.value, *const *value_scale = rows.value_scale;
-    s.taken.take(plan.pack.value_rows, spec.value_format, Side::value, spec.Dv, rows, &value, &value_scale);
+    s.taken.take(pack.value_rows, spec.value_format, Side::value, spec.Dv, rows, &value, &value_scale);
     if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
     const bool pairs = pack.value_products != jit::Products::floats;
     s.packed = value;

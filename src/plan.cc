@@ -23,7 +23,7 @@ void choose_tiles(AttentionPlan* plan, const jit::RowKey& tile_keys, const jit::
     plan->tile_rows = std::max(1, rows / plan->panel_rows()) * plan->panel_rows();
     const int values = plan->value_stride / (tile_values.products == jit::Products::floats ? 1 : 2);
     const int lanes = tile_keys.tile_lanes() + values;
-    // Processors with vectors of 512 bits have 1 MB and more.
+    // With vectors of 512 bits it is 1 MB and more, but for a few desktop processors.
     const int most = (plan->target->vector_bits == 512 ? 256 : 128) * 256 / lanes;
     plan->tile_keys = std::clamp(most / jit::kKeyPadding * jit::kKeyPadding, 32, jit::kTileKeys);
 }

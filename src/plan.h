@@ -32,7 +32,7 @@ struct AttentionPlan {
     int panel_vecs = 0;            // widest panel
     int tile_keys = 0;             // keys packed at a time
     int tile_key_lanes = 0;        // 32-bit lanes of a packed key
-    int tile_weight_groups = 0;    // of the values, where tiles have integer weights
+    int tile_weight_groups = 0;    // of the values, where tiles or few rows have integer weights
     jit::DecodeKernels decode[jit::kMaxDecodeRows + 1];  // by query rows; empty where group() does not divide
     jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
     jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width

@@ -19,6 +19,9 @@ namespace {
 // more, and for next to nothing precision is not given up.
 constexpr double kWorthIt = 0.92, kTilesWorthIt = 0.85;
 
+// Up to so many rows decode is as quick as what most_few_rows() is for.
+constexpr int kRowsBesideFew = 12;
+
 // Cycles of vector operations: multiplications have two pipes, all together three (Zen 3); with 512 bits the
 // same two (Intel), or four (Zen 5; Zen 4 takes twice as long for either), which have bfloat16.
 double cycles(const Target& target, double multiplications, double others) {
@@ -195,8 +198,8 @@ jit::Products key_tile_products(const jit::RowKey& key, quire_precision precisio
         return jit::Products::three_bytes;
     const Shared of_group = {2, 2};
     const jit::Products best = tile_products(key, precision, jit::has_tile_key_words(key), of_group);
-    if (best == jit::Products::words && jit::has_tile_key_two_bytes(key) &&
-        tile_two_byte_cycles(key) <= tile_word_cycles(key, of_group))
+    if (precision == QUIRE_PRECISION_HIGH && best == jit::Products::words &&
+        jit::has_tile_key_two_bytes(key) && tile_two_byte_cycles(key) <= tile_word_cycles(key, of_group))
         return jit::Products::two_bytes;
     if (precision != QUIRE_PRECISION_MEDIUM || !jit::has_tile_key_bytes(key)) return best;
     const double least = best == jit::Products::bfloats ? tile_float_cycles(key) / 2
@@ -213,15 +216,20 @@ jit::Products value_tile_products(const jit::RowKey& key, quire_precision precis
 }
 
 int most_few_rows(const AttentionSpec& spec, const Target& target) {
-    const jit::RowKey values{&target, jit::taken_format(spec.value_format, Side::value), spec.Dv, 0};
-    if (spec.precision == QUIRE_PRECISION_HIGHEST || !jit::has_tile_pv_rows(values)) return 0;
-    return target.lanes();
+    const jit::RowKey keys{&target, spec.key_format, spec.D, 0},
+        values{&target, spec.value_format, spec.Dv, 0};
+    const bool blocks = token_block_info(keys.format.type) || token_block_info(values.format.type);
+    if (spec.precision == QUIRE_PRECISION_HIGHEST || blocks || !jit::has_tile_pv_rows(values)) return 0;
+    const jit::Products of_keys = key_tile_products(keys, spec.precision);
+    if (of_keys == jit::Products::floats || of_keys == jit::Products::bfloats) return 0;
+    const int most = target.lanes() / spec.group() * spec.group();
+    return most > kRowsBesideFew ? most : 0;
 }
 
 int most_decode_rows(const AttentionSpec& spec, const Target& target) {
     const int large = spec.precision == QUIRE_PRECISION_HIGHEST ? 576 : 256;
     const bool all = std::max(spec.D, spec.Dv) <= large && most_few_rows(spec, target) == 0;
-    return std::min(jit::most_decode_rows(target), all ? jit::kMaxDecodeRows : 12);
+    return std::min(jit::most_decode_rows(target), all ? jit::kMaxDecodeRows : kRowsBesideFew);
 }
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {

@@ -26,6 +26,17 @@ KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const
     return keys;
 }
 
+// Keys of a part where AttentionPlan::takes_few: preparing the query and merging states take 4 to 6 % of a
+// part of kDecodeSplit keys, but a few thousand keys of one kv head are to keep several threads busy, too.
+int64_t Schedule::few_split(int64_t b) const {
+    constexpr int64_t kParts = 8;
+    KeyRange keys, all;
+    problem_->visible(b, 0, problem_->queries(b) - 1, &keys, &all);
+    const int64_t wanted =
+        divide_up(std::max<int64_t>(keys.end - keys.begin, 0), kParts * kDecodeSplit) * kDecodeSplit;
+    return std::clamp(wanted, kDecodeSplit, kTileSplit);
+}
+
 void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem) {
     problem_ = &problem;
     group_ = plan.spec.group();
@@ -41,6 +52,9 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
         } else if (s.rows <= plan.decode_rows) {
             s.block_rows = std::max<int64_t>(s.rows, 1);
             s.split = kDecodeSplit;
+        } else if (plan.takes_few(s.rows)) {
+            s.block_rows = s.rows;
+            s.split = few_split(b);
         } else {
             together_ = 1;  // long items, which are to begin one by one
             s.block_rows = plan.tile_rows;

@@ -42,6 +42,7 @@ private:
         int64_t split, parts;              // keys a part
     };
     const Sequence& find(int64_t Sequence::*first, int64_t index) const;
+    int64_t few_split(int64_t b) const;
     KeyRange block_keys(const Sequence& s, int64_t b, int64_t block) const;
 
     const AttentionProblem* problem_ = nullptr;

@@ -19,6 +19,7 @@ const quire_format kFormats[] = {plain_format(QUIRE_F32),
                                  quantised(QUIRE_INT8, 48, QUIRE_F16),
                                  plain_format(QUIRE_Q8_0),
                                  plain_format(QUIRE_Q5_1),
+                                 quantised(QUIRE_INT8, 32, QUIRE_F16),
                                  quantised(QUIRE_INT8_B16, 8, QUIRE_F16),
                                  quantised(QUIRE_INT4_B16, 24, QUIRE_F16)};
 
@@ -26,7 +27,7 @@ const quire_format kFormats[] = {plain_format(QUIRE_F32),
 // mask.
 std::vector<Case> shapes(const quire_format& format) {
     Case c;
-    c.D = c.Dv = block_info(format.type) ? 64 : 48;
+    c.D = c.Dv = block_info(format.type) || format.quant_group == 32 ? 64 : 48;
     c.H = 6;
     c.Hk = 2;
     c.key_format = c.value_format = format;
@@ -44,10 +45,12 @@ std::vector<Case> shapes(const quire_format& format) {
         c.type = list.size() % 2 == 0 ? QUIRE_F32 : QUIRE_F16;
         list.push_back(c);
     }
-    for (const size_t few_queries : {0, 1, 4}) {
+    for (const size_t few_queries : {0, 1, 4, 5}) {
         list.push_back(list[few_queries]);
         list.back().precision = QUIRE_PRECISION_HIGH;
     }
+    list.push_back(list[5]);
+    list.back().precision = QUIRE_PRECISION_MEDIUM;
     list.push_back(list[2]);
     list.back().precision = QUIRE_PRECISION_MEDIUM;
     list.back().sequences = {{9, 40}, {20, 61}};

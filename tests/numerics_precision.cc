@@ -142,8 +142,10 @@ TEST(NumericsPrecision, QuickFewRows) {
     int options = 0;
     for (const quire_format& format :
          {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F16),
-          quantised(QUIRE_INT4_B16, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0)}) {
+          quantised(QUIRE_INT4, 32, QUIRE_F32), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0)}) {
         Case c = usual_case(format, options % 2 == 0 ? 64 : 320, 4);
+        if (options % 2 == 1) c.value_format = quantised(QUIRE_INT8, 32, QUIRE_F16);
+        c.soft_cap = options == 3 ? 20 : 0;
         c.sequences = {{4, 77}, {4, 4500}};
         c.alibi = options % 2 == 1;
         c.mask_rank = options % 3 == 1 ? 2 : 0;
@@ -214,6 +216,7 @@ TEST(NumericsPrecision, QuickKeysOfTiles) {
     EXPECT_EQ(products("avx512_vnni_bf16", plain_format(QUIRE_F16), medium), jit::Products::bfloats);
     EXPECT_EQ(products("avx512_vnni_bf16", of_group(32), QUIRE_PRECISION_HIGH), jit::Products::two_bytes);
     EXPECT_EQ(products("avx512_vnni_bf16", of_group(12), QUIRE_PRECISION_HIGH), jit::Products::words);
+    EXPECT_EQ(products("avx512_vnni", of_group(32), QUIRE_PRECISION_HIGH), jit::Products::words);
     EXPECT_EQ(products("avx2_vnni", of_group(32), QUIRE_PRECISION_HIGH), jit::Products::words);
     EXPECT_EQ(products("avx512_vnni", of_group(8), medium), jit::Products::bytes);
     EXPECT_EQ(products("avx2_vnni", of_group(8), medium), jit::Products::bytes);
