@@ -198,6 +198,7 @@ struct TileQkArgs {
     int64_t count;         // keys, a multiple of kTileStep
     const float* scales;   // [N][scale stride], of words and bytes
     const float* factors;  // [W * L] of the query's words, or two or three bytes
+    float* new_max;        // [W * L] the largest of it and the scores, written; NaN does not count
     LinesAhead* ahead;     // advanced
 };
 
@@ -240,6 +241,7 @@ struct TileSoftmaxArgs {
     const float* slope;     // [W * L] as RowBounds
     const float* distance;  // [W * L]
     float* max;             // [W * L]
+    const float* new_max;   // [W * L] of max and the scores; kernels that change scores find it themselves
     float* sum;             // [W * L]
     float* rescale;         // [W * L]
     int64_t count;          // keys, exact; of pairs: a multiple of kKeyPadding, what is padded being hidden

@@ -4,10 +4,11 @@
 
 namespace quire::jit {
 
-// x = 2^x for x <= 127; 0 for x below -126 (AVX2) or -149 (AVX-512), so also for -Inf. Relative error 2e-7.
+// x = 2^x for x <= 127; 0 for x below -126 (AVX2) or -149 (AVX-512), so also for -Inf. Relative error 1e-7.
 void emit_exp2(Emitter& e, const Vec& x);
-// How near: 2e-7, or 4e-6 and 1e-4 for what is rounded to words of 15 bits, or to bfloat16, next; 2^0 is 1.
-enum class Exp2 { number, word, bfloat };
+// How near: 1e-7; 2e-7, what rounding alone leaves of a score of magnitude 2; 4e-6 and 1e-4 for what is
+// rounded to words of 15 bits, or to bfloat16, next. 2^0 is 1.
+enum class Exp2 { number, probability, word, bfloat };
 
 // Of several vectors, step by step: with one after the other a processor's schedulers are full of
 // instructions that wait, before the next vector's come. Takes two registers for each.

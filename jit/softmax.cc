@@ -31,7 +31,7 @@ public:
         begin();
         mov(count_, ptr[args() + offsetof(SoftmaxArgs, count)]);
         for_each_row([&] { emit_maxima(); });
-        hold_exp2(*this, Exp2::number, 3 * kTogether);
+        hold_exp2(*this, Exp2::probability, 3 * kTogether);
         for_each_row([&] {
             vbroadcastss(top_, ptr[of_block_ ? block_ : max_]);
             emit_finite(top_, top_);
@@ -194,7 +194,7 @@ private:
                 vmovups(p[size_t(i)], ptr[scores_at(i)]);
                 vsubps(p[size_t(i)], p[size_t(i)], top_);
             }
-            emit_exp2(*this, p);
+            emit_exp2(*this, p, Exp2::probability);
             for (int i = 0; i < vectors; ++i) {
                 vmovups(ptr[scores_at(i)], p[size_t(i)]);
                 vaddps(total_, total_, p[size_t(i)]);

@@ -130,6 +130,8 @@ private:
         }
     }
 
+    void emit_end() override { emit_new_max(sums_); }
+
     const std::vector<Vec> sums_;
 };
 
@@ -325,6 +327,7 @@ private:
                 vmovups(ptr[score_at(n, w)], score);
             }
         }
+        emit_new_max(sums_);
     }
 
     const std::vector<Vec> sums_;

@@ -11,7 +11,7 @@ namespace quire::jit {
 // for key in 0..count step n:
 //   scores[key + n][w] = 0                                                        emit_begin
 //   for each turn of the row's elements: add what they are to the scores          emit_elements
-//   what is left to do with the scores                                            emit_end
+//   what is left to do with the scores, and new_max of them                       emit_end
 //
 // Groups, and the chunks in which codes lie in a packed key, fit together in turns of a loop.
 class TileQkCodes : public TileProduct {
@@ -55,8 +55,8 @@ protected:
     // The first `count` from where query_, element_ and scale_ point to.
     virtual void emit_elements(int count) = 0;
     virtual void emit_next() = 0;  // pointers to the next turn
-    virtual void emit_end() {}
-    // scores[key + n][w] *= factors[w]
+    virtual void emit_end() = 0;
+    // scores[key + n][w] *= factors[w]; new_max[w] = max(new_max[w], that)
     void emit_factors() {
         stage("factors");
         mov(rax, ptr[args() + offsetof(TileQkArgs, factors)]);
@@ -68,6 +68,7 @@ protected:
                 vmovups(ptr[score_at(n, w)], acc(n, w));
             }
         }
+        emit_new_max(acc_);
     }
 
     // A key's scale of a group, NaN for Inf.

@@ -1,7 +1,9 @@
 // What the products with query rows in the lanes have in common.
 #pragma once
+#include <cstddef>
 #include <vector>
 
+#include "jit/args.h"
 #include "jit/emitter.h"
 #include "jit/tile_ahead.h"
 
@@ -44,6 +46,18 @@ protected:
             vbroadcastss(element, ptr[element_at(n)]);
             for (int w = 0; w < loaded_; ++w) multiply(sum(n, w), element, rows_[size_t(w)]);
             if (loaded_ < vecs_) multiply(sum(n, loaded_), element, row_at(loaded_));
+        }
+    }
+
+    // The largest scores so far, of which these are the next: adders have nothing else to do here.
+    void emit_new_max(const std::vector<Vec>& scores) {
+        stage("maximum");
+        const Vec& max = rows_[0];  // of no more use
+        mov(rax, ptr[args() + offsetof(TileQkArgs, new_max)]);
+        for (int w = 0; w < vecs_; ++w) {
+            vmovups(max, ptr[rax + w * vec_bytes()]);
+            for (int n = 0; n < n_; ++n) vmaxps(max, scores[size_t(n * vecs_ + w)], max);
+            vmovups(ptr[rax + w * vec_bytes()], max);
         }
     }
 

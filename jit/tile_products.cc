@@ -26,7 +26,7 @@ protected:
 // for key in 0..count step n:
 //   acc[n][w] = 0
 //   for d in 0..D: acc[n][w] += keys[key + n][d] * query[d][w]     (of pairs: 0..D / 2, rounded up)
-//   scores[key + n][w] = acc[n][w]
+//   scores[key + n][w] = acc[n][w]; new_max[w] = max(new_max[w], acc[n][w])
 class TileQk : public TileNumbers {
 public:
     explicit TileQk(const TileKey& key) : TileNumbers(key) {
@@ -44,6 +44,7 @@ public:
             for (int n = 0; n < n_; ++n)
                 for (int w = 0; w < vecs_; ++w)
                     vmovups(ptr[scores_ + n * panel_bytes() + w * vec_bytes()], acc(n, w));
+            emit_new_max(acc_);
         }
         add(keys_, n_ * key_.key_stride * 4);
         add(scores_, n_ * panel_bytes());

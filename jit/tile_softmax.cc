@@ -10,6 +10,7 @@ namespace {
 
 // Softmax with query rows in the lanes: no step across lanes. w runs over the vectors of the panel.
 //
+// top[w] = new_max[w], or where something changes scores:
 // for key in 0..count:                                                       emit_scores
 //   s[w] = soft cap, ALiBi, bias of scores[key][w]; from key `plain` on -Inf outside begin[w]..end[w]
 //   scores[key][w] = s; top[w] = max(top[w], s[w])
@@ -24,10 +25,10 @@ public:
           tile_(key),
           vecs_(key.vecs),
           top_(vecs("top", key.vecs)),
-          odd_(vecs("top of odd", key.vecs)) {
+          odd_(changes_scores() ? vecs("top of odd", key.vecs) : std::vector<Vec>()) {
         begin();
         mov(count_, ptr[args() + offsetof(TileSoftmaxArgs, count)]);
-        emit_all_scores();
+        changes_scores() ? emit_all_scores() : load_top(offsetof(TileSoftmaxArgs, new_max));
         emit_maximum();
         emit_exponentials();
         end();
@@ -55,7 +56,14 @@ private:
         L(done);
     }
 
-    bool changes_scores() const { return key_.bias || key_.alibi || key_.soft_cap; }
+    bool changes_scores() const { return tile_.masked || key_.bias || key_.alibi || key_.soft_cap; }
+
+    void load_top(size_t from) {
+        const Gpr max = gpr("max");
+        mov(max, ptr[args() + from]);
+        for (int w = 0; w < vecs_; ++w) vmovups(top_[size_t(w)], ptr[row_constant(max, w)]);
+        free(max);
+    }
 
     void emit_all_scores() {
         mov(begin_, ptr[args() + offsetof(TileSoftmaxArgs, begin)]);
@@ -63,10 +71,7 @@ private:
         mov(slope_, ptr[args() + offsetof(TileSoftmaxArgs, slope)]);
         mov(distance_, ptr[args() + offsetof(TileSoftmaxArgs, distance)]);
         if (key_.bias) mov(bias_, ptr[args() + offsetof(TileSoftmaxArgs, bias)]);
-        const Gpr max = gpr("max");
-        mov(max, ptr[args() + offsetof(TileSoftmaxArgs, max)]);
-        for (int w = 0; w < vecs_; ++w) vmovups(top_[size_t(w)], ptr[row_constant(max, w)]);
-        free(max);
+        load_top(offsetof(TileSoftmaxArgs, max));
         for (const Vec& v : odd_) vmovups(v, splat(-INFINITY));
         Temp index(*this, "index");
         zero(index);
@@ -111,7 +116,7 @@ private:
         if (masked)
             keep_in_range(score, index, ptr[row_constant(begin_, w)], ptr[row_constant(end_, w)],
                           splat(-INFINITY));
-        if (masked || changes_scores()) vmovups(ptr[row_constant(score_, i)], *score);
+        if (masked || key_.bias || key_.alibi || key_.soft_cap) vmovups(ptr[row_constant(score_, i)], *score);
         const Vec& top = (i / vecs_ % 2 == 0 ? top_ : odd_)[size_t(w)];
         vmaxps(top, score, top);  // a NaN score leaves it as it is
     }
@@ -138,7 +143,7 @@ private:
         switch (tile_.probabilities) {
             case Products::words: return Exp2::word;
             case Products::bfloats: return Exp2::bfloat;
-            default: return Exp2::number;
+            default: return Exp2::probability;
         }
     }
 

@@ -30,16 +30,16 @@ struct TileState {
     float* tops;                       // [groups] largest scales of the values, where these are words
     int16_t* weights;                  // as jit::TileWeightsArgs
     float* weight_factors;
-    float *scores, *bias;               // [tile_keys][panel lanes]
-    float *rescale, *slope, *distance;  // [panel lanes]
-    int32_t *begin, *end;               // [panel lanes]
-    float* columns;                     // [D][L] query rows before they are rounded
-    float* spare_row;                   // [Dv], written by lanes without a row
-    float* bias_rows;                   // [4][kTileKeys]
-    const char** mask_rows;             // [panel lanes]
-    RowAddresses *addresses, *next;     // of this tile and of the next one, be it the next item's
-    int64_t next_asked;                 // rows of that which have been asked for
-    const char** next_queries;          // [panel lanes] of the next item's first panel
+    float *scores, *bias;                         // [tile_keys][panel lanes]
+    float *new_max, *rescale, *slope, *distance;  // [panel lanes]
+    int32_t *begin, *end;                         // [panel lanes]
+    float* columns;                               // [D][L] query rows before they are rounded
+    float* spare_row;                             // [Dv], written by lanes without a row
+    float* bias_rows;                             // [4][kTileKeys]
+    const char** mask_rows;                       // [panel lanes]
+    RowAddresses *addresses, *next;               // of this tile and of the next one, be it the next item's
+    int64_t next_asked;                           // rows of that which have been asked for
+    const char** next_queries;                    // [panel lanes] of the next item's first panel
     int64_t num_next_queries;
     Ahead* ahead;
     TakenRows taken;  // of blocks of tokens: keys, then values

@@ -47,6 +47,7 @@ TileState allocate(const AttentionPlan& plan, bool few, Scratch& scratch) {
     s.scores = scratch.floats(keys * lanes);
     s.weights = scratch.array<int16_t>(2 * weight_pairs(plan));
     s.bias = scratch.floats(keys * lanes);
+    s.new_max = scratch.floats(lanes);
     s.rescale = scratch.floats(lanes);
     s.slope = scratch.floats(lanes);
     s.distance = scratch.floats(lanes);
@@ -142,13 +143,17 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     look_ahead(plan, index, begin + tile_count >= panel.any.end, s);
     if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
     jit::LinesAhead* const ahead = s.ahead->begin();
+    const int64_t scored = whole(jit::kTileStep);
+    std::copy_n(panel.max, panel.lanes, s.new_max);
     kernels_of(plan, panel, false, s)
-        .qk({panel.query, s.keys, s.scores, whole(jit::kTileStep), s.key_scales, panel.factors, ahead});
+        .qk({panel.query, s.keys, s.scores, scored, s.key_scales, panel.factors, s.new_max, ahead});
     const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
     const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
-    (masked ? kernels.softmax_masked
-            : kernels.softmax)({s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, panel.sum,
-                                s.rescale, pairs ? padded : count, plain, cap_factor(plan.spec)});
+    // QK's maximum is of too many keys, or of scores that have changed since.
+    const bool finds_max = masked || count != scored || (view.bias && !has_bias);
+    (finds_max ? kernels.softmax_masked : kernels.softmax)(
+        {s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, s.new_max, panel.sum, s.rescale,
+         pairs ? padded : count, plain, cap_factor(plan.spec)});
     if (p.dropout) drop_panel(p, item, panel, begin, count, s);
     if (kernels.weights) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
     add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, s, ahead);
@@ -214,7 +219,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t panel = lanes * (ks + vs + 7) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
-                         2 * keys * lanes + column_floats(plan) + vs + 4 * jit::kTileKeys + 13 * lanes +
+                         2 * keys * lanes + column_floats(plan) + vs + 4 * jit::kTileKeys + 14 * lanes +
                          max_panels(plan) * (panel + sizeof(Panel) / 4) + 2 * addresses + sizeof(Ahead) / 4 +
                          taken_floats(plan) + 1024;
     return std::max(few, tiles);

@@ -81,6 +81,8 @@ public:
                 ASSERT_TRUE(max[r] == -INFINITY && sum[r] == 0) << setup_.name() << " row " << r;
                 continue;
             }
+            // One score, of which the sum takes the mean with others.
+            ASSERT_NEAR(double(max[r]), top, 2 * tolerance) << setup_.name() << " row " << r;
             double total = 0;
             for (int t = 0; t < kFirst + kSecond; ++t) {
                 const double weight = std::exp2(scores[size_t(t)] - top);
@@ -238,19 +240,24 @@ private:
         const GuardedBuffer begins = guarded(begin), ends = guarded(end), slopes = guarded(slope_),
                             distances = guarded(away),
                             bias = guarded(bias_of(first, count, value_.bfloats() ? padded : count));
-        const bool masked = setup_.masked || (value_.bfloats() && padded != count);
+        // QK finds the maximum of whole steps.
+        const bool masked =
+            setup_.masked || (value_.bfloats() && padded != count) || count % jit::kTileStep != 0;
+        GuardedBuffer new_max = array(L, around.scratch, flush_);
+        std::copy_n(max.as<float>(), L, new_max.as<float>());
         const int64_t plain = setup_.masked ? 0 : count - 1;
         poisoned_call<jit::TileQkArgs>(
             kernels_.qk,
             {key_.products == jit::Products::floats ? query_.data() : rounded_.data(), tile.keys.data(),
              scores.as<float>(), (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
-             tile.key_scales.as<float>(), factors_.as<float>(), ahead_.as<jit::LinesAhead>()},
+             tile.key_scales.as<float>(), factors_.as<float>(), new_max.as<float>(),
+             ahead_.as<jit::LinesAhead>()},
             around.entry);
         poisoned_call<jit::TileSoftmaxArgs>(
             masked ? kernels_.softmax_masked : kernels_.softmax,
             {scores.as<float>(), bias.as<float>(), begins.as<int32_t>(), ends.as<int32_t>(),
-             slopes.as<float>(), distances.as<float>(), max.as<float>(), sum.as<float>(), rescale.as<float>(),
-             value_.bfloats() ? padded : count, plain, kCap},
+             slopes.as<float>(), distances.as<float>(), max.as<float>(), new_max.as<float>(), sum.as<float>(),
+             rescale.as<float>(), value_.bfloats() ? padded : count, plain, kCap},
             around.entry);
         if (!kernels_.weights)
             return poisoned_call<jit::TilePvArgs>(
