@@ -1,6 +1,7 @@
 #include "src/cost.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace quire {
 namespace {
@@ -11,6 +12,25 @@ double row_bytes(const quire_format& format, int dim) {
     if (token_block_info(format.type)) return double(block_bytes(format, dim)) / kBlockTokens;
     double bytes = double(bytes_of(format.type, dim));  // of blocks: with their scales
     if (is_quantised(format)) bytes += bytes_of_numbers(format.scale_type, dim / format.quant_group);
+    return bytes;
+}
+
+// Of two rows in one: a value may be a view of its key, as in MLA.
+double shared_bytes(const RowView& a, double bytes_a, const RowView& b, double bytes_b) {
+    if (!a.base || !b.base || a.row_stride != b.row_stride || a.head_stride != b.head_stride) return 0;
+    const double apart = double(reinterpret_cast<intptr_t>(b.base) - reinterpret_cast<intptr_t>(a.base));
+    return std::max(0., std::min(bytes_a, apart + bytes_b) - std::max(0., apart));
+}
+
+double shared_bytes(const CacheSpec& spec, const CacheView& cache) {
+    const quire_format &key = spec.key_format, &value = spec.value_format;
+    if (token_block_info(key.type)) return 0;
+    double bytes = shared_bytes(cache.key, double(bytes_of(key.type, spec.D)), cache.value,
+                                double(bytes_of(value.type, spec.Dv)));
+    if (is_quantised(key) && is_quantised(value))
+        bytes +=
+            shared_bytes(cache.key_scale, bytes_of_numbers(key.scale_type, spec.D / key.quant_group),
+                         cache.value_scale, bytes_of_numbers(value.scale_type, spec.Dv / value.quant_group));
     return bytes;
 }
 
@@ -44,7 +64,7 @@ Cost cost_of(const AttentionProblem& p) {
     double tokens = 0;
     for (int64_t b = 0; b < p.B; ++b) tokens += double(p.queries(b));
     Cost cost;
-    cost.bytes = read * spec.Hk * cache_row_bytes(spec) +
+    cost.bytes = read * spec.Hk * (cache_row_bytes(spec) - shared_bytes(spec, p.cache)) +
                  bytes_of_numbers(spec.type, tokens * spec.H * (spec.D + spec.Dv));
     if (p.lse.base != nullptr) cost.bytes += tokens * spec.H * 4;
     cost.flops = 2 * seen * spec.H * (spec.D + spec.Dv);

@@ -36,8 +36,8 @@ def predict(call, *arguments, bytes_per_second=0, flops_per_second=0, **keywords
         flops_per_second: float32 operations, an FMA counting as two; 0: not known.
 
     >>> import numpy as np, quire
-    >>> query, row = np.zeros((1, 32, 128), np.float32), np.zeros((4096, 8, 128), np.float32)
-    >>> quire.predict(quire.attention, query, row, row, bytes_per_second=10e9, flops_per_second=100e9)
+    >>> query, (keys, values) = np.zeros((1, 32, 128), np.float32), np.zeros((2, 4096, 8, 128), np.float32)
+    >>> quire.predict(quire.attention, query, keys, values, bytes_per_second=10e9, flops_per_second=100e9)
     Prediction(bytes=33587200.0, flops=67108864.0, bound='memory', seconds=0.00335872)
     """
     taken = _predict(lambda: call(*arguments, **keywords), bytes_per_second, flops_per_second)

@@ -10,8 +10,7 @@ import quire._predict
 
 
 def dense(tokens=1, keys=4096, dtype=np.float32):
-    query, row = np.zeros((tokens, 32, 128), dtype), np.zeros((keys, 8, 128), dtype)
-    return query, row, row
+    return np.zeros((tokens, 32, 128), dtype), *np.zeros((2, keys, 8, 128), dtype)
 
 
 def test_documentation():
@@ -30,6 +29,17 @@ def test_bounds():
     assert (memory.bound, memory.seconds) == ("memory", pytest.approx(nbytes / 1e9))
     compute = predict(bytes_per_second=1e15, flops_per_second=1e9)
     assert (compute.bound, compute.seconds) == ("compute", pytest.approx(flops / 1e9))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "both"), [(0, 64, 96), (64, 96, 96), (32, 128, 128), (96, 160, 160)]
+)
+def test_a_value_that_is_a_view_of_its_key_is_read_once(first, last, both):
+    """Of 160 elements the key has the first 96, and the value some of them, or others."""
+    rows = np.zeros((100, 1, 160), np.float32)
+    query = np.zeros((1, 4, 96), np.float32)
+    predicted = quire.predict(quire.attention, query, rows[..., :96], rows[..., first:last])
+    assert predicted.bytes == 4 * (100 * both + 4 * (96 + last - first))
 
 
 @pytest.mark.parametrize("slices", [0, 2])
