@@ -40,14 +40,19 @@ def empty_cache(cache, shape, slots):
     if cache.endswith("_b16"):
         named = f"{cache}_g{GROUP}"
         blocks = slots // 16, shape.kv_heads, quire.block_bytes(named, shape.head_dim)
-        return [np.zeros(blocks, np.uint8) for _ in range(2)], [], dict(key_format=named, value_format=named)
+        return (
+            [quire.cache_alloc(blocks, np.uint8) for _ in range(2)],
+            [],
+            dict(key_format=named, value_format=named),
+        )
     dtype = {"f32": np.float32, "f16": np.float16, "int8": np.int8, "int4": np.uint8}[cache]
     dim = shape.head_dim // 2 if cache == "int4" else shape.head_dim
     # PMX's layout 3: the rows of a head lie together.
-    rows = [np.zeros((shape.kv_heads, slots, dim), dtype).swapaxes(0, 1) for _ in range(2)]
+    rows = [quire.cache_alloc((shape.kv_heads, slots, dim), dtype).swapaxes(0, 1) for _ in range(2)]
     groups = shape.kv_heads, slots, shape.head_dim // GROUP
-    scales = [np.zeros(groups, np.float16).swapaxes(0, 1) for _ in range(2)] if "int" in cache else []
-    return rows, scales, {}
+    if "int" not in cache:
+        return rows, [], {}
+    return rows, [quire.cache_alloc(groups, np.float16).swapaxes(0, 1) for _ in range(2)], {}
 
 
 def make(shape, variant, threads, q, k, v):
