@@ -62,6 +62,20 @@ public:
     // For listings: what is emitted from here on.
     void stage(const std::string& text);
 
+    // body() so many times, in a loop over a register of that name, or once without.
+    template <typename Body>
+    void times(int count, const char* name, const Body& body) {
+        if (count == 1) return body();
+        const Gpr left = gpr(name);
+        mov(left, count);
+        Label again;
+        L(again);
+        body();
+        dec(left);
+        jnz(again, T_NEAR);
+        free(left);
+    }
+
     // ---- frame and constants ----
     void begin();
     void end();

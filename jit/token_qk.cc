@@ -95,24 +95,11 @@ private:
         mov(chunk_, block_);
         lea(scales_, ptr[block_ + token_block_info(key_.format.type)->code_bytes(key_.dim)]);
         lea(element_, ptr[query_ + row * query_bytes()]);
-        emit_times(key_.groups(), "groups left", [&] {
-            emit_times(group_size() / span(), "spans left", [&] { emit_span(row, rows); });
+        times(key_.groups(), "groups left", [&] {
+            times(group_size() / span(), "spans left", [&] { emit_span(row, rows); });
             add(scales_, kBlockTokens * 2);
         });
         if (key_.words()) emit_factors(row, rows);
-    }
-
-    template <typename Body>
-    void emit_times(int count, const char* name, const Body& body) {
-        if (count == 1) return body();
-        const Gpr left = gpr(name);
-        mov(left, count);
-        Label again;
-        L(again);
-        body();
-        dec(left);
-        jnz(again, T_NEAR);
-        free(left);
     }
 
     // Lines of the next block that is read here, as many a part as give them all.
@@ -134,7 +121,7 @@ private:
         const bool whole = part() == span();  // its first products start the sums
         for (const Vec& sum : sums)
             if (!whole) zero(sum);
-        emit_times(span() / part(), "parts left", [&] {
+        times(span() / part(), "parts left", [&] {
             if (row == 0) emit_prefetches();
             for (int chunk = 0; chunk < part() / codes_.of_dword(); ++chunk)
                 emit_chunk(sums, rows, chunk, whole && chunk == 0);

@@ -109,8 +109,8 @@ private:
         if (row != 0) add(starts_, row * starts_of_row() * 4);
         if (row == 0) prefetch_.ask(kBlocks * prefetch_.lines() % (key_.dim / part()));
         const int runs = scale_group(key_.format) / form_.run;
-        emit_times(key_.groups(), "groups left", [&] {
-            emit_times(runs, "runs left", [&] { emit_run(row, rows); });
+        times(key_.groups(), "groups left", [&] {
+            times(runs, "runs left", [&] { emit_run(row, rows); });
             add(scales_, kBlockTokens * 2);
         });
         if (form_.digits > 1) emit_factors(row, rows);
@@ -128,19 +128,6 @@ private:
         sub(second_, block_);
     }
 
-    template <typename Body>
-    void emit_times(int count, const char* name, const Body& body) {
-        if (count == 1) return body();
-        const Gpr left = gpr(name);
-        mov(left, count);
-        Label again;
-        L(again);
-        body();
-        dec(left);
-        jnz(again, T_NEAR);
-        free(left);
-    }
-
     void emit_run(int row, int rows) {
         std::vector<Rows> sums;  // by digit; of bytes, of a factor and of the run
         for (int i = 0; i < std::max(2, form_.digits); ++i) {
@@ -148,7 +135,7 @@ private:
             for (int r = 0; r < rows; ++r) sums.back().push_back(vecs("sum", kBlocks));
         }
         for (int r = 0; r < rows; ++r) form_.digits == 1 ? zero_both(sums[1][size_t(r)]) : start(sums, r);
-        emit_times(form_.run / part(), "parts left", [&] {
+        times(form_.run / part(), "parts left", [&] {
             const int dwords = part() / of_dword(),
                       share = row == 0 ? kBlocks * prefetch_.lines() / (key_.dim / part()) : 0;
             for (int i = 0; i < dwords; ++i) {
