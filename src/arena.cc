@@ -10,6 +10,8 @@
 #include <new>
 #include <vector>
 
+#include "src/ordered.h"
+
 namespace quire {
 namespace {
 
@@ -112,7 +114,9 @@ Arena::~Arena() { ArenaList::get().remove(this); }
 bool Arena::execute(const std::function<void()>& body) {
     Use use(*this);
     if (use.arena == nullptr) return false;
-    use.arena->execute(body);
+    const Ordered work([&] { body(); });  // a thread of oneTBB's may run it
+    use.arena->execute(work);
+    work.done();
     return true;
 }
 

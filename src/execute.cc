@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "src/ordered.h"
 #include "src/portable.h"
 
 namespace quire {
@@ -238,17 +239,15 @@ void Executor::run_phases(Run& run, int threads) const {
     for (int phase = 0; phase < Run::kPhases; ++phase) {
         const int64_t items = run.phase_items(phase);
         if (items == 0) continue;
+        const Ordered work([&](int) {
+            FloatEnvironment environment;
+            const int worker = tbb::this_task_arena::current_thread_index();
+            run.share(phase, threads,
+                      [&](int64_t item, int64_t following) { run.run_item(phase, item, following, worker); });
+        });
         // One task a thread, each taking the next item: items are long, and this keeps their order.
-        tbb::parallel_for(
-            0, int(std::min<int64_t>(threads, items)),
-            [&](int) {
-                FloatEnvironment environment;
-                const int worker = tbb::this_task_arena::current_thread_index();
-                run.share(phase, threads, [&](int64_t item, int64_t following) {
-                    run.run_item(phase, item, following, worker);
-                });
-            },
-            tbb::simple_partitioner());
+        tbb::parallel_for(0, int(std::min<int64_t>(threads, items)), work, tbb::simple_partitioner());
+        work.done();
     }
 }
 
