@@ -5,6 +5,7 @@
 
 #include "jit/args.h"
 #include "jit/row_list.h"
+#include "jit/word_loader.h"
 
 namespace quire::jit {
 
@@ -12,6 +13,8 @@ class Prefetch {
 public:
     Prefetch(Emitter& e, const RowKey& key)
         : e_(e),
+          again_(key.adjacent && key.target->vector_bits == 512 && has_words(key.format) &&
+                 key.row_bytes() >= 2 * kLine),
           row_bytes_(key.row_bytes()),
           scale_bytes_(key.scale_bytes()),  // scales in the rows come with them
           rows_(e, key, row_bytes_, "next rows"),
@@ -53,6 +56,37 @@ public:
             line(list, {rows, row_bytes_, i, i == first}, true);
     }
 
+    // Whether a kernel is to ask again(). Where it takes longer than memory does, that costs and gains
+    // nothing: numbers in floats, rows of a line (docs/performance.md).
+    bool asks_again() const { return again_; }
+
+    // Of adjacent rows that the kernel itself will read, into the first-level cache: `some` asked for them
+    // when the processor may have had as many misses under way as it can track. `list`: this turn's rows;
+    // `left`: keys from them on; `count`: address of the keys of the block, where what lies behind them is to
+    // be asked for, too: the next rows, which move with the list's. Clobbers rax.
+    void again(const RowList& list, const Gpr& left, const RegExp* count, int rows, int part, int parts) {
+        const int total = lines_of(rows * row_bytes_);
+        for (const int ahead : {kBlock * 3 / 4, kBlock * 3 / 8}) {
+            Label own, found, done;
+            e_.cmp(left, ahead);
+            if (count == nullptr) {
+                e_.jbe(done, e_.T_NEAR);
+            } else {
+                e_.ja(own);
+                e_.cmp(e_.qword[*count], kBlock);
+                e_.jne(done, e_.T_NEAR);
+                e_.lea(e_.rax, e_.ptr[rows_.here() - (kBlock - ahead) * row_bytes_]);
+                e_.jmp(found);
+            }
+            e_.L(own);
+            e_.lea(e_.rax, e_.ptr[list.here() + ahead * row_bytes_]);
+            e_.L(found);
+            for (int i = part * total / parts; i < (part + 1) * total / parts; ++i)
+                e_.prefetcht0(e_.ptr[e_.rax + i * kLine]);
+            e_.L(done);
+        }
+    }
+
 private:
     struct Line {
         int behind, bytes;  // of rows of so many bytes, the first of which is so many behind
@@ -92,6 +126,7 @@ private:
     static int lines_of(int bytes) { return (bytes + kLine - 1) / kLine; }
 
     Emitter& e_;
+    const bool again_;
     const int row_bytes_, scale_bytes_;
     RegExp near_;
     RowList rows_, scales_;
