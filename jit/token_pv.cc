@@ -69,16 +69,20 @@ private:
         // The pass's share of the next blocks, a part of one with each block.
         const int first = kBlocks * pass / passes, ahead = kBlocks * (pass + 1) / passes - first;
         const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
-        if (ahead > 0)
-            prefetch_.set(args() + offsetof(PvArgs, next) + offsetof(NextRows, rows), first, parts);
+        if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next), first, parts);
         mov(count_, ptr[args() + offsetof(PvArgs, count)]);
         Label each_block;
         L(each_block);
         if (ahead > 0) prefetch_.ask(prefetch_.part_lines(parts));
         mov(block_, ptr[blocks_]);
+        if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
         mov(dwords_, kBlockTokens / codes_.of_dword());
         Label each_dword;  // a loop keeps the code small (jit/token_qk.cc)
         L(each_dword);
+        if (prefetch_.asks_again()) {
+            const RegExp block = prefetch_.ahead(block_);
+            for (int w = 0; w < width; ++w) prefetcht0(ptr[block + (vec + w) * lanes() * 4]);
+        }
         emit_tokens(acc, vec, width);
         add(block_, key_.dim * 4);
         add(weights_, codes_.of_dword() * bytes_);

@@ -45,7 +45,7 @@ public:
           form_(key),
           loader_(ByteLoader::make(*this, row_format(key.format),
                                    4 * lanes() * byte_parts(row_format(key.format)))),
-          prefetch_(*this, key) {
+          prefetch_(*this, key, loops() < 2) {
         begin();
         mov(blocks_, ptr[args() + offsetof(QkArgs, rows)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
@@ -69,7 +69,7 @@ private:
 
     static constexpr int kPart = 32;  // elements; what the code has once
     static constexpr int kHeld = 2;
-    static constexpr size_t kNext = offsetof(QkArgs, next) + offsetof(NextRows, rows);
+    static constexpr size_t kNext = offsetof(QkArgs, next);
 
     using Pair = std::vector<Vec>;   // [kBlocks]
     using Rows = std::vector<Pair>;  // [R']
@@ -77,6 +77,10 @@ private:
     int parts() const { return byte_parts(row_format(key_.format)); }  // vectors of a dword of codes
     int of_dword() const { return 4 * parts(); }
     int part() const { return token_divisor(form_.run, kPart); }
+    int runs_of_group() const { return scale_group(key_.format) / form_.run; }
+    int loops() const {  // inside each other, with a register each
+        return (key_.groups() > 1) + (runs_of_group() > 1) + (form_.run > part());
+    }
     RegExp scores_at(int row, int block) const { return scores_ + row * kBlock * 4 + block * vec_bytes(); }
 
     // Vectors of a row: of bytes a sum and a total.
@@ -108,9 +112,8 @@ private:
         if (row != 0) add(element_, row * form_.bytes());
         if (row != 0) add(starts_, row * starts_of_row() * 4);
         if (row == 0) prefetch_.ask(kBlocks * prefetch_.lines() % (key_.dim / part()));
-        const int runs = scale_group(key_.format) / form_.run;
         times(key_.groups(), "groups left", [&] {
-            times(runs, "runs left", [&] { emit_run(row, rows); });
+            times(runs_of_group(), "runs left", [&] { emit_run(row, rows); });
             add(scales_, kBlockTokens * 2);
         });
         if (form_.digits > 1) emit_factors(row, rows);
@@ -126,6 +129,7 @@ private:
         mov(second_, ptr[blocks_ + 8 * kBlockTokens]);
         L(alone);
         sub(second_, block_);
+        if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
     }
 
     void emit_run(int row, int rows) {
@@ -140,6 +144,11 @@ private:
                       share = row == 0 ? kBlocks * prefetch_.lines() / (key_.dim / part()) : 0;
             for (int i = 0; i < dwords; ++i) {
                 prefetch_.ask((i + 1) * share / dwords - i * share / dwords);
+                if (row == 0 && prefetch_.asks_again()) {
+                    const RegExp ahead = prefetch_.ahead(block_ + i * kBlockTokens * 4);
+                    prefetcht0(ptr[ahead]);
+                    prefetcht0(ptr[ahead + second_]);
+                }
                 emit_dword(sums, i);
             }
             add(block_, part() / of_dword() * kBlockTokens * 4);

@@ -104,18 +104,17 @@ bool same_rows(const AttentionPlan& plan) {
     return plan.spec.key_format == plan.spec.value_format && plan.spec.D == plan.spec.Dv;
 }
 
-// The first-level cache takes the next rows where it is large and they lie side by side: with others between
-// them they share few of its sets.
-jit::NextRows next_rows(const char* const* rows, const char* const* scales, int64_t bytes, int64_t stride) {
-    return {rows, scales, has_large_l1() && stride == bytes};
+// The first-level cache takes the next rows where it is large and they lie side by side, as those of a block
+// of tokens do: with others between them they share few of its sets.
+bool are_near(const quire_format& format, int dim, int64_t stride) {
+    return has_large_l1() && (token_block_info(format.type) || stride == bytes_of(format.type, dim));
 }
 jit::NextRows next_keys(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& of) {
-    return next_rows(of.key, of.key_scale, bytes_of(plan.spec.key_format.type, plan.spec.D),
-                     p.cache.key.row_stride);
+    return {of.key, of.key_scale, are_near(plan.spec.key_format, plan.spec.D, p.cache.key.row_stride)};
 }
 jit::NextRows next_values(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& of) {
-    return next_rows(of.value, of.value_scale, bytes_of(plan.spec.value_format.type, plan.spec.Dv),
-                     p.cache.value.row_stride);
+    return {of.value, of.value_scale,
+            are_near(plan.spec.value_format, plan.spec.Dv, p.cache.value.row_stride)};
 }
 
 // QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the

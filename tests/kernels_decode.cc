@@ -341,30 +341,37 @@ TEST(KernelsDecode, EveryRowCount) {
                         check_setup({target, shape, shape, rows, {}, products});
 }
 
-// Groups of any size fit the registers, wherever in the row two chunks of words share one, on targets that
-// can't be run here too.
-TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
+void check_generated(const Target& target, const RowShape& shape) {
+    for (int rows = 1; rows <= jit::most_decode_rows(target); ++rows)
+        for (const jit::Products products : {jit::Products::words, jit::Products::bytes,
+                                             jit::Products::two_bytes, jit::Products::three_bytes}) {
+            jit::RowKey keys{&target, shape.format, shape.dim, rows, jit::Products::words};
+            const jit::RowKey values = keys;
+            if (can_be(shape, target, products)) keys.products = products;
+            jit::DecodeKernels kernels;
+            const Status status =
+                make_decode_kernels(test_code_cache(), keys, values, {false, false, false}, &kernels);
+            EXPECT_TRUE(status.ok()) << status.message();
+        }
+}
+
+void check_every_group(std::initializer_list<quire_type> types, std::initializer_list<int> dims, int step) {
     int count = 0;
     const Target* targets = target_table(&count);
     for (const Target* target = targets; target < targets + count; ++target)
-        for (const quire_type type : {QUIRE_INT8, QUIRE_INT4})
-            for (const int dim : {36, 132, 176, 220, 252})
-                for (int group = 4; target->jit() && group <= dim; group += 4) {
-                    const jit::RowKey key{target, quantised(type, group, QUIRE_F16), dim, 0,
-                                          jit::Products::words};
-                    for (int rows = 1; dim % group == 0 && rows <= jit::most_decode_rows(*target); ++rows)
-                        for (const jit::Products products :
-                             {jit::Products::words, jit::Products::bytes, jit::Products::two_bytes,
-                              jit::Products::three_bytes}) {
-                            jit::RowKey keys = key, values = key;
-                            keys.rows = values.rows = rows;
-                            if (can_be({key.format, dim}, *target, products)) keys.products = products;
-                            jit::DecodeKernels kernels;
-                            const Status status = make_decode_kernels(test_code_cache(), keys, values,
-                                                                      {false, false, false}, &kernels);
-                            EXPECT_TRUE(status.ok()) << status.message();
-                        }
-                }
+        for (const quire_type type : types)
+            for (const int dim : dims)
+                for (int group = step; target->jit() && group <= dim; group += step)
+                    if (dim % group == 0) check_generated(*target, {quantised(type, group, QUIRE_F16), dim});
+}
+
+// Groups of any size fit the registers, wherever in the row two chunks of words share one, on targets that
+// can't be run here too.
+TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
+    check_every_group({QUIRE_INT8, QUIRE_INT4}, {36, 132, 176, 220, 252}, 4);
+}
+TEST(KernelsDecode, QuickEveryGroupOfBlocksIsGenerated) {
+    check_every_group({QUIRE_INT8_B16, QUIRE_INT4_B16}, {80, 128, 200, 240, 512}, 8);
 }
 
 TEST(KernelsDecode, EveryScoreKey) {
