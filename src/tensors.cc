@@ -152,6 +152,7 @@ Status check_sequences(const quire_tensor* seqstarts, int64_t n, IndexView* view
     QUIRE_TRY(check_tensor("seqstarts", seqstarts, QUIRE_INT64, "[B + 1]", {kAny}));
     *B = seqstarts->shape[0] - 1;
     if (*B < 0) return invalid("seqstarts has shape [0]: must be [B + 1]");
+    QUIRE_TRY(check_batch("seqstarts", *B));  // with stride 0 it may say any number
     return check_starts("seqstarts", seqstarts, *B, n, view);
 }
 

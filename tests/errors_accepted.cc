@@ -269,6 +269,33 @@ TEST(Accepted, EmptyBatch) {
     quire_plan_destroy(plan);
 }
 
+// One start stands for any number of them, with stride 0.
+TEST(Accepted, StartsOfAnEmptyBatch) {
+    constexpr int64_t kMost = int64_t(1) << 24;
+    PmxCall c;
+    for (quire_tensor* t : {&c.seqstarts, &c.kvstarts}) {
+        t->shape[0] = kMost + 1;
+        t->strides[0] = 0;
+        entry(*t, 0) = 0;
+    }
+    for (quire_tensor* t : {&c.cachestarts, &c.start_pos}) {
+        t->shape[0] = kMost;
+        t->strides[0] = 0;
+        entry(*t, 0) = 0;
+    }
+    make_empty({&c.query, &c.current_key, &c.current_value, &c.attn_mask, &c.attn_output, &c.lse});
+    expect_nothing_written(c);
+    for (const int64_t B : {kMost + 1, kMost << 16}) {
+        c.seqstarts.shape[0] = B + 1;
+        quire_plan* plan = nullptr;
+        ASSERT_EQ(c.plan(inline_context(), &plan), QUIRE_OK);
+        expect_error(
+            c.run(plan),
+            ("seqstarts has " + std::to_string(B) + " sequences: must have at most 16777216").c_str());
+        quire_plan_destroy(plan);
+    }
+}
+
 // Any number of rows without elements.
 TEST(Accepted, EmptyMerge) {
     MergeCall c;
