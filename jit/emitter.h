@@ -237,6 +237,8 @@ public:
     void add_quarters(const Vec& a, const Vec& b);
     // The sums of v[0..3] in the low four lanes of v[0], of v[4..7] in those of v[4]; clobbers its sources.
     void sum_eight(const Vec* v);
+    // Lane i of d is the sum of the i-th of the eight vectors at `at`, on targets with 256 bits.
+    void sum_eight(const Vec& d, const RegExp& at);
 
 protected:
     const Target target_;

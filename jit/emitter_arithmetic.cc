@@ -246,6 +246,21 @@ void Emitter::sum_eight(const Vec* v) {
     vextractf32x4(Xbyak::Xmm(v[4].getIdx()), z(v[0]), 2);
 }
 
+void Emitter::sum_eight(const Vec& d, const RegExp& at) {
+    Temp b(*this, "sum.b"), c(*this, "sum.c"), e(*this, "sum.e"), upper(*this, "sum.upper");
+    const Vec list[] = {d, *b, *c, *e};
+    for (int i = 0; i < 4; ++i) {  // {halves of vector i added, halves of vector i + 4 added}
+        const RegExp low = at + i * vec_bytes(), high = at + (i + 4) * vec_bytes();
+        vmovups(Xbyak::Xmm(list[i].getIdx()), ptr[low]);
+        vinsertf128(Xbyak::Ymm(list[i].getIdx()), Xbyak::Ymm(list[i].getIdx()), ptr[high], 1);
+        vmovups(Xbyak::Xmm((*upper).getIdx()), ptr[low + vec_bytes() / 2]);
+        vinsertf128(Xbyak::Ymm((*upper).getIdx()), Xbyak::Ymm((*upper).getIdx()), ptr[high + vec_bytes() / 2],
+                    1);
+        vaddps(list[i], list[i], upper);
+    }
+    sum_quarters(list);
+}
+
 void Emitter::add_quarters(const Vec& a, const Vec& b) {
     Temp moved(*this, "sum.moved");
     const auto z = [](const Vec& r) { return Xbyak::Zmm(r.getIdx()); };

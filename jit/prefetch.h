@@ -34,13 +34,15 @@ public:
 
     // Share `part` of `parts` of the next `rows` rows and their scales. Clobbers rax.
     void some(int rows, int part, int parts) {
+        const Share share = share_of(rows, part, parts);
+        if (share.begin == share.end) return;
         Label far, done;
         e_.cmp(e_.qword[near_], 0);
         e_.je(far, e_.T_NEAR);
-        emit(rows, part, parts, true);
+        emit(share, true);
         e_.jmp(done, e_.T_NEAR);
         e_.L(far);
-        emit(rows, part, parts, false);
+        emit(share, false);
         e_.L(done);
     }
 
@@ -94,17 +96,26 @@ private:
         bool is_first;
     };
 
-    void emit(int rows, int part, int parts, bool near) {
-        // Listed rows one by one, each with its scales: where they share few sets of the caches that was
-        // faster.
+    struct Share {
+        int codes, scales;  // lines of a turn
+        int begin, end;     // of the lines of all turns
+    };
+    // Listed rows one by one, each with its scales: where they share few sets of the caches that was faster.
+    Share share_of(int rows, int part, int parts) const {
         const int turns = rows_.adjacent() ? 1 : rows;
         const int codes = lines(rows_, rows, row_bytes_) / turns,
                   scales = lines(scales_, rows, scale_bytes_) / turns;
         const int total = turns * (codes + scales);
-        for (int i = part * total / parts, first = i; i < (part + 1) * total / parts; ++i) {
-            const int turn = i / (codes + scales), at = i % (codes + scales);
-            at < codes ? line(rows_, {0, row_bytes_, turn * codes + at, i == first}, near)
-                       : line(scales_, {0, scale_bytes_, turn * scales + at - codes, i == first}, near);
+        return {codes, scales, part * total / parts, (part + 1) * total / parts};
+    }
+    void emit(const Share& share, bool near) {
+        const int lines = share.codes + share.scales;
+        for (int i = share.begin; i < share.end; ++i) {
+            const int turn = i / lines, at = i % lines;
+            const bool first = i == share.begin;
+            at < share.codes
+                ? line(rows_, {0, row_bytes_, turn * share.codes + at, first}, near)
+                : line(scales_, {0, scale_bytes_, turn * share.scales + at - share.codes, first}, near);
         }
     }
 

@@ -13,7 +13,7 @@ void QkTiles::generate() {
     mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
     mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
     mov(count_, ptr[args() + offsetof(QkArgs, count)]);
-    if (rows_a_pass() < key_.rows) {
+    if (rows_a_pass() < key_.rows || late()) {
         numbers_ = gpr("numbers");
         mov(numbers_, ptr[args() + offsetof(QkArgs, numbers)]);
     }
@@ -45,6 +45,12 @@ void QkTiles::emit_tiles(int tokens) {
     add(scales_, key_.scales_stride() * 4 * tokens);
     add(scores_, 4 * tokens);
     sub(count_, tokens);
+    if (late()) {
+        add(numbers_, tokens * vec_bytes());
+        test(count_, kLate - 1);
+        jnz(each_tile, T_NEAR);
+        emit_late_sums();
+    }
     cmp(count_, tokens);
     jge(each_tile, T_NEAR);
 }
@@ -56,13 +62,32 @@ void QkTiles::emit_pass(int tokens, const Pass& pass) {
         if (pass.row == 0) emit_prefetches(tokens, part);
         emit_products(acc, tokens, part, pass);
     }
-    emit_sums(acc, tokens, pass);
+    late() ? emit_keep(acc, tokens, pass) : emit_sums(acc, tokens, pass);
     free(acc);
 }
 
 void QkTiles::emit_prefetches(int tokens, int part) {
     prefetch_.some(tokens, part, parts());
     prefetch_.soon(rows_, tokens, part, parts());
+}
+
+// numbers[row][key % kLate]
+void QkTiles::emit_keep(const std::vector<Vec>& acc, int tokens, const Pass& pass) {
+    for (int r = 0; r < pass.rows; ++r)
+        for (int t = 0; t < tokens; ++t)
+            vmovups(ptr[numbers_ + ((pass.row + r) * kLate + t) * vec_bytes()], acc[size_t(r * tokens + t)]);
+}
+
+// Of the keys behind which numbers_ and scores_ are.
+void QkTiles::emit_late_sums() {
+    stage("late sums");
+    sub(numbers_, kLate * vec_bytes());
+    for (int r = 0; r < key_.rows; ++r) {
+        Temp sums(*this, "sums");
+        sum_eight(sums, numbers_ + r * kLate * vec_bytes());
+        emit_factor(sums, r);
+        vmovups(ptr[scores_ + (r * kBlock - kLate) * 4], sums);
+    }
 }
 
 // Eight accumulators at a time, or four; where fewer are left, zeros fill up: what a register happens to

@@ -28,7 +28,9 @@ private:
         return rows * tokens + 4 + (several_sums ? rows * tokens : 1) <= num_vecs();
     }
     bool fits(int rows) const override { return fit(rows, 1, false); }
+    bool late() const override { return lanes() == 8; }
     int tile() const override {
+        if (late()) return 1;
         bool several = false;  // groups that are no multiple of a chunk may go on anywhere
         for (int chunk = 0; chunk < parts(); ++chunk) several = several || goes_on(chunk);
         for (int t : {4, 2})
@@ -92,6 +94,11 @@ private:
         mov(rax, ptr[args() + offsetof(QkArgs, factors)]);
         vpermilps(x, ptr[rax + first / tokens * 4], order);
         vmulps(sums, sums, x);
+    }
+
+    void emit_factor(const Vec& sums, int row) override {
+        mov(rax, ptr[args() + offsetof(QkArgs, factors)]);
+        multiply_by_scalar(sums, rax + row * 4);
     }
 
     const std::unique_ptr<WordLoader> loader_;
