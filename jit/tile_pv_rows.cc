@@ -90,9 +90,12 @@ private:
         mov(second_, ptr[rows_ + (2 * pair + 1) * 8]);
         loader_->load_values(v.data(), 0, first_ + at_, second_ + at_);
         for (size_t i = 0; i < acc.size(); i += kVecs) {
+            const RegExp at = weights_ + pair * vec_bytes() + int(i / kVecs) * 4;
             Temp weight(*this, "weight");
-            vbroadcastss(weight, ptr[weights_ + pair * vec_bytes() + int(i / kVecs) * 4]);
-            for (size_t w = 0; w < kVecs; ++w) dot_words(acc[i + w], v[w], weight);
+            const bool in_products = i / kVecs % 2 == 1;  // jit/token_pv.cc
+            if (!in_products) vbroadcastss(weight, ptr[at]);
+            for (size_t w = 0; w < kVecs; ++w)
+                in_products ? dot_words(acc[i + w], v[w], ptr_b[at]) : dot_words(acc[i + w], v[w], weight);
         }
         free(v);
     }

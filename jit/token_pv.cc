@@ -143,17 +143,33 @@ private:
         }
     }
 
+    // Zen 4 has pipes for three broadcasts or products in two cycles, but products of a weight that memory
+    // broadcasts need only a load, of which it has one a cycle. So half of the weights that serve two vectors
+    // come like this.
+    bool broadcasts_in_products(const std::vector<Vec>& code, int vec, int row) const {
+        const int group = scale_group(key_.format);
+        return lanes() == 16 && folds_ && row % 2 == 1 && group == 2 * lanes() && vec % 2 == 0 &&
+               code.size() % 2 == 0 && (!key_.words() || target_.vnni);
+    }
+
     void emit_products(const Vec* acc, const std::vector<Vec>& code, int vec, int row, int token) {
         Temp weight(*this, "weight");
         if (!folds_) vbroadcastss(weight, ptr[weights_at(row, 0, token)]);
+        const bool in_products = broadcasts_in_products(code, vec, row);
         for (int w = 0; w < int(code.size()); ++w) {
             const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
+            if (in_products) {
+                emit_product(acc[w], code[size_t(w)], ptr_b[weights_at(row, low, token)]);
+                continue;
+            }
             if (folds_ && !same_groups(vec, w))
                 broadcast_halves(weight, weights_at(row, low, token), weights_at(row, high, token),
                                  low == high);
-            key_.words() ? dot_words(acc[w], code[size_t(w)], weight)
-                         : vfmadd231ps(acc[w], code[size_t(w)], weight);
+            emit_product(acc[w], code[size_t(w)], weight);
         }
+    }
+    void emit_product(const Vec& sum, const Vec& code, const Xbyak::Operand& weight) {
+        key_.words() ? dot_words(sum, code, weight) : vfmadd231ps(sum, code, weight);
     }
 
     void emit_end(const std::vector<Vec>& acc, int vec, int width) {
