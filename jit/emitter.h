@@ -176,6 +176,8 @@ public:
     void round_to(quire_type type, const Vec& v);
     // Dword j of v[i] becomes dword i of v[j], for four vectors, in each 128 bits of them.
     void transpose_dwords(const std::vector<Vec>& v);
+    // Quarter (ymm: half) j of v[i] becomes quarter i of v[j].
+    void transpose_quarters(const std::vector<Vec>& v);
     // Lane j of v[i] becomes lane i of v[j], for lanes() vectors.
     void transpose(const std::vector<Vec>& v);
     // Eight lanes of v: half 0 is the low eight (all of a ymm).
@@ -250,7 +252,6 @@ private:
     void hold(const std::vector<uint32_t>& words, int spare);
     void fold_step(Fold op, const Vec& v, const Vec& moved);
     void add_halves(const Vec& v);
-    void transpose_quarters(const std::vector<Vec>& v);
     void permute_both(const Vec& a, const Vec& b, const std::vector<uint32_t>& first,
                       const std::vector<uint32_t>& second);
     void sum_quarters(const Xbyak::Xmm* v);

@@ -285,7 +285,6 @@ void Emitter::transpose_dwords(const std::vector<Vec>& v) {
     vpunpcklqdq(c, h, c);
 }
 
-// Quarter (ymm: half) j of v[i] becomes quarter i of v[j].
 void Emitter::transpose_quarters(const std::vector<Vec>& v) {
     Temp first(*this, "first"), second(*this, "second");
     const Vec &f = first, &s = second;

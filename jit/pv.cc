@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/pv_passes.h"
+#include "jit/pv_shifts.h"
 #include "jit/row_loader.h"
 #include "jit/weights.h"
 #include "jit/word_loader.h"
@@ -187,6 +188,7 @@ private:
 }  // namespace
 
 Status generate_pv(const RowKey& key, std::vector<uint8_t>* code) {
+    if (takes_shifts(key)) return generate_pv_shifts(key, code);
     return key.words() ? PvWords(key).finish(code) : Pv(key).finish(code);
 }
 

@@ -39,7 +39,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     }
     mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
-    if (several_passes()) mov(numbers_, ptr[args() + offsetof(PvArgs, numbers)]);
+    if (keeps_values()) mov(numbers_, ptr[args() + offsetof(PvArgs, numbers)]);
     Label each_turn;
     L(each_turn);
     if (prefetches(pass)) emit_prefetches(pass);
@@ -49,7 +49,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     emit_turn(acc, pass);
     add(weights_, turn_bytes());
     rows_.move(kUnroll);
-    if (several_passes()) add(numbers_, kUnroll * pass.width * vec_bytes());
+    if (keeps_values()) add(numbers_, kUnroll * pass.width * vec_bytes());
     sub(count_, kUnroll);
     jnz(each_turn, T_NEAR);
     emit_end(acc, pass);

@@ -31,7 +31,8 @@ protected:
     void generate();
 
     virtual int rows_a_pass() const = 0;
-    bool several_passes() const { return rows_a_pass() < key_.rows; }
+    // Whether later passes over query rows take what the first made of the values.
+    virtual bool keeps_values() const { return rows_a_pass() < key_.rows; }
     virtual int widest(int rows) const = 0;  // W
     virtual int step() const { return 1; }   // of W
     virtual int turn_bytes() const = 0;      // of the weights
@@ -47,7 +48,7 @@ protected:
         if (pass.row == 0) load();
         for (size_t w = 0; w < v.size(); ++w) {
             if (pass.row > 0) vmovups(v[w], ptr[kept(w)]);
-            if (pass.row == 0 && several_passes()) vmovups(ptr[kept(w)], v[w]);
+            if (pass.row == 0 && keeps_values()) vmovups(ptr[kept(w)], v[w]);
         }
     }
 

@@ -342,7 +342,12 @@ TEST(KernelsDecode, EveryRowCount) {
 }
 
 void check_generated(const Target& target, const RowShape& shape) {
-    for (int rows = 1; rows <= jit::most_decode_rows(target); ++rows)
+    for (int rows = 1; rows <= jit::most_decode_rows(target); ++rows) {
+        const jit::RowKey floats{&target, shape.format, shape.dim, rows, jit::Products::floats};
+        jit::DecodeKernels of_floats;
+        const Status made =
+            make_decode_kernels(test_code_cache(), floats, floats, {false, false, false}, &of_floats);
+        EXPECT_TRUE(made.ok()) << made.message();
         for (const jit::Products products : {jit::Products::words, jit::Products::bytes,
                                              jit::Products::two_bytes, jit::Products::three_bytes}) {
             jit::RowKey keys{&target, shape.format, shape.dim, rows, jit::Products::words};
@@ -353,6 +358,7 @@ void check_generated(const Target& target, const RowShape& shape) {
                 make_decode_kernels(test_code_cache(), keys, values, {false, false, false}, &kernels);
             EXPECT_TRUE(status.ok()) << status.message();
         }
+    }
 }
 
 void check_every_group(std::initializer_list<quire_type> types, std::initializer_list<int> dims, int step) {
@@ -369,6 +375,10 @@ void check_every_group(std::initializer_list<quire_type> types, std::initializer
 // can't be run here too.
 TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
     check_every_group({QUIRE_INT8, QUIRE_INT4}, {36, 132, 176, 220, 252}, 4);
+}
+// The same of values that shifts take (jit/pv_shifts.h).
+TEST(KernelsDecode, QuickEveryGroupOfShiftsIsGenerated) {
+    check_every_group({QUIRE_INT8, QUIRE_INT4}, {64, 192, 384}, 4);
 }
 TEST(KernelsDecode, QuickEveryGroupOfBlocksIsGenerated) {
     check_every_group({QUIRE_INT8_B16, QUIRE_INT4_B16}, {80, 128, 200, 240, 512}, 8);

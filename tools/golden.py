@@ -63,6 +63,12 @@ KERNELS = (
         "decode_qk_d128_r4_int8_gr32_f16_bytes query_fours_d128_int8_gr32_f16_bytes",
     ),
     (
+        ("avx512_vnni",),
+        "--cache int8 --precision high --head-dim 64",
+        "decode_pv_d64_r2_int8_gr8_f16_words",
+    ),
+    (("avx512_vnni",), "--cache int4 --head-dim 64", "decode_pv_d64_r2_int4_gr8_f16"),
+    (
         TARGETS,
         "--cache int8 --precision high --head-dim 32 --group 16",
         """pack_keys_d32_int8_gr16_f16_words pack_values_d32_int8_gr16_f16_words
