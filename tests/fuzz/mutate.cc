@@ -177,6 +177,13 @@ bool fits(const quire_tensor& view) {
     return extent(view, &before, &past) && before + past <= int64_t(Memory::kMost) - 8;
 }
 
+// Of stride 0, it has room for any number of rows.
+bool is_endless(const Argument& a) {
+    const int64_t* shape = a.view.shape;
+    const int64_t* past = shape + std::clamp(a.view.rank, 0, QUIRE_MAX_RANK);
+    return fits(a.view) && std::any_of(shape, past, [](int64_t n) { return n > int64_t(Memory::kMost); });
+}
+
 // Strides of a tensor whose dimensions lie in memory in another order, with gaps between rows.
 void vary_strides(Source& source, Argument* a) {
     quire_tensor& view = a->view;
@@ -217,8 +224,8 @@ void make_mistakes(Source& source, Call* call) {
                                                      : in_tensor(source, call);
         if (!what.empty()) call->mistakes.push_back(what);
     }
-    // One tensor may claim more than there is; two might agree with each other.
-    bool claimed = false;
+    // One tensor may claim more than there is; two might agree with each other, and so might one of stride 0.
+    bool claimed = std::any_of(call->arguments.begin(), call->arguments.end(), is_endless);
     for (Argument& a : call->arguments) {
         if (fits(a.view)) continue;
         if (claimed || !may_claim(a)) a.view = a.intended;
