@@ -1,6 +1,5 @@
 #include "bench/limits.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -30,33 +29,21 @@ using Clock = std::chrono::steady_clock;
 
 size_t whole_huge_pages(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
-// Moves the calling thread to the processor that comes `index`-th of those that the process may use. Left
-// to themselves two threads of a burst now and then share one, and a limit is half of what it is.
-void stay_on_processor(int index) {
-    cpu_set_t usable, one;
-    if (sched_getaffinity(getpid(), sizeof usable, &usable) != 0 || index >= CPU_COUNT(&usable)) return;
-    int cpu = 0;
-    for (int left = index; !CPU_ISSET(cpu, &usable) || left-- > 0;) ++cpu;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    (void)sched_setaffinity(0, sizeof one, &one);  // a wish
-}
-
-// Runs work(index) on `threads` threads of their own; seconds from the common start to the last end.
+// Runs work(index) on `threads` threads; seconds from the common start to the last end.
 double time_together(int threads, const std::function<void(int)>& work) {
     std::atomic<int> waiting{threads};
     std::vector<Clock::time_point> starts(threads), ends(threads);
     auto body = [&](int index) {
-        stay_on_processor(index);
         waiting.fetch_sub(1);
         while (waiting.load() > 0) std::this_thread::yield();
         starts[index] = Clock::now();
         work(index);
         ends[index] = Clock::now();
     };
-    std::vector<std::thread> all;
-    for (int i = 0; i < threads; ++i) all.emplace_back(body, i);
-    for (std::thread& t : all) t.join();
+    std::vector<std::thread> others;
+    for (int i = 1; i < threads; ++i) others.emplace_back(body, i);
+    body(0);
+    for (std::thread& t : others) t.join();
     const auto first = *std::min_element(starts.begin(), starts.end());
     return std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) - first).count();
 }
