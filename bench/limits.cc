@@ -119,18 +119,21 @@ Limits sample_limits(int threads, const Wanted& wanted) {
     return sample;
 }
 
-Limits LimitSamples::median() const {
-    Limits median;
-    for (double Limits::*field :
-         {&Limits::read_bytes_per_s, &Limits::copy_bytes_per_s, &Limits::fma_flops_per_s,
-          &Limits::dot16_flops_per_s, &Limits::dot8_flops_per_s, &Limits::bf16_flops_per_s,
-          &Limits::cycles_per_s}) {
+Limits LimitSamples::usual() const {
+    Limits usual;
+    const auto take = [&](double Limits::*field, double quantile) {
         std::vector<double> known;
         for (const Limits& sample : samples_)
             if (sample.*field > 0) known.push_back(sample.*field);
-        median.*field = median_of(known);
-    }
-    return median;
+        usual.*field = quantile_of(known, quantile);
+    };
+    for (double Limits::*of_memory : {&Limits::read_bytes_per_s, &Limits::copy_bytes_per_s})
+        take(of_memory, 0.5);
+    for (double Limits::*of_processor : {&Limits::fma_flops_per_s, &Limits::dot16_flops_per_s,
+                                         &Limits::dot8_flops_per_s, &Limits::bf16_flops_per_s,
+                                         &Limits::cycles_per_s})
+        take(of_processor, 0.9);
+    return usual;
 }
 
 void* allocate_huge(size_t bytes) {

@@ -30,7 +30,7 @@ public:
         if (!is_capped_) report_limits(threads_, limits);
         sampled_ = Clock::now();
     }
-    Limits median() const { return samples_.median(); }
+    Limits usual() const { return samples_.usual(); }
 
 private:
     const int threads_;
@@ -99,7 +99,7 @@ public:
         do run();
         while (!is_due());
     }
-    Result result() const { return make_result(workload_, *call_, times_, limits_.median()); }
+    Result result() const { return make_result(workload_, *call_, times_, limits_.usual()); }
 
 private:
     const Workload workload_;

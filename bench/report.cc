@@ -46,7 +46,7 @@ std::string date_now() {
 Json json_of_limits() {
     Json all = Json::object();
     for (const auto& [threads, sampled] : samples()) {
-        const Limits limits = sampled.median();
+        const Limits limits = sampled.usual();
         Json& one = all["t" + std::to_string(threads)];
         one["dram_read_gb_per_s"] = number(limits.read_bytes_per_s / 1e9);
         one["memcpy_gb_per_s"] = number(limits.copy_bytes_per_s / 1e9);
@@ -148,7 +148,7 @@ Limits limits_of(int threads) {
     LimitSamples& of_threads = samples()[threads];
     if (of_threads.empty())
         for (int i = 0; i < 9; ++i) of_threads.add(sample_limits(threads, {}));
-    return of_threads.median();
+    return of_threads.usual();
 }
 
 std::string machine_name() {
