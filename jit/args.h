@@ -37,6 +37,9 @@ constexpr float kLargestWord = 32767, kLeastTop = 1e-30f;
 constexpr float kLeastShare = 1 / 1024.f;
 // The largest number of so many digits, w = 256 * high + low or 256 * (256 * high + middle) + low, all signed
 // bytes; a little below what they hold, as a float that is brought to it may be rounded up.
+// Factors of the runs of a query row of bytes as whole numbers, at most this one: in units of the row's largest
+// number / 127 / it.
+constexpr int kLargestFactor = 16384;
 constexpr int largest_digits(int digits) { return 127 << 8 * (digits - 1); }
 constexpr float kLargestOfThree = float(largest_digits(3));
 
@@ -62,9 +65,9 @@ struct QkArgs {
     const void* query;
     const float* factors;  // of the words, and of two bytes: [R], room for 3 more; of the bytes:
     // [R][spans][L] (byte_span), from the units of a span to those of the next, and of the last to 1; of
-    // fours of bytes: [R][sums][L]
+    // fours of bytes: [R][factors][L] (jit/qk_fours.h)
     const int32_t* starts;  // of the bytes: [R][chunks][L], of fours [R][starts][L]: -zero * the sum of the
-                            // lane's bytes, words or digits
+                            // lane's bytes, words or digits; or what FoursForm::joins_runs says
     // [N + kRowsSoon] address of each key row; padded to a multiple of kKeyPadding, and behind them so many
     // that are asked for, not read (of blocks of tokens none)
     const char* const* rows;
@@ -79,7 +82,7 @@ struct QueryFoursArgs {  // a query row -> what QK of keys in fours takes of it 
     const float* row;    // [chunks][parts][4 L] and one more, which is read; 0 behind the row's elements
     int8_t* bytes;       // [vectors][4 L]
     int32_t* starts;     // [starts][L]
-    float* factors;      // of bytes [sums][L], of digits one
+    float* factors;      // of bytes [factors][L], of digits one
 };
 
 // What softmax needs to know of one query row.

@@ -20,7 +20,9 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 //       scale[f] = that of the lane's key and group                                   load_scales
 //       for r: sum[f] = starts[r] + dot products of query[r][j] and k[f][j], in int32 emit_dots
 //              acc[r][f] += float(sum[f]) * scale[f]      (bytes: * factors[r])
-//     (bytes, where all runs share a scale: what they sum to is scaled)               emit_runs
+//     (bytes, where all runs share a scale: what they sum to is scaled                emit_runs
+//      or of two parts: two runs in a lane are a pair of words, whose dot product
+//      with those of their factors adds them up)                                      emit_joined
 //   scores[r] = sums of the lanes of a key (digits: * factors[r])                     emit_sums
 //
 // So a conversion and an FMA serve four dot products of four keys, and lanes are summed for four at a time.
@@ -28,7 +30,12 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 // Three: one chain of int32 holds 256 * that of the high ones + that of the middle ones, within the same, and
 // another that of the low ones; float(first) * 256 + float(second).
 //
-// live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits: two) + q; three: + 256
+// Joined runs: 8 codes below 16 times a byte are within 15 * 127 * 8 = 15240, so that both sums of a lane are
+// words from 0 on when they start with kRunZero, of which the first moves up by a rotation; totals may wrap
+// around on their way, and are within 4 * 16384 * 8128 < 2^31 in the end.
+//
+// live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits, joined: two) + q; three:
+//       + 256, joined: + what sums start with
 class QkFours : public Emitter {
 public:
     explicit QkFours(const RowKey& key)
@@ -47,6 +54,8 @@ public:
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
         if (form_.digits == 3) vmovups(base_ = vec("digit's base"), splat(256));
+        if (form_.joins_runs)
+            vmovups(base_ = vec("sums' start"), splat_bits(FoursForm::kRunZero * 0x10001u));
         loader_->hold(spare(rows_a_pass()));
         Label each_turn;
         L(each_turn);
@@ -74,8 +83,10 @@ private:
     using Fours = std::vector<std::vector<Vec>>;  // [F][..]
 
     int spare(int rows) const {
-        const int parts = 4 + (form_.parts - 1) * form_.run;
-        const int sums = form_.runs_share_scale ? 2 : std::min(form_.digits, 2), base = form_.digits == 3;
+        const int parts = 4 + (form_.parts - 1) * (form_.joins_runs ? 4 : form_.run);
+        const bool totals = form_.runs_share_scale || form_.joins_runs;
+        const int sums = totals ? 2 : std::min(form_.digits, 2);
+        const int base = form_.digits == 3 || form_.joins_runs;
         return num_vecs() - kFours * (rows + parts + 1 + sums) - 1 - base;
     }
     bool fit(int rows) const { return spare(rows) >= 0; }
@@ -108,6 +119,8 @@ private:
         for (int f = 0; f < kFours; ++f) k.push_back(emit_keys(chunk, f));
         if (form_.runs_share_scale)
             emit_runs(acc, k, chunk, pass);
+        else if (form_.joins_runs)
+            emit_run(acc, k, {chunk, 0}, pass);
         else
             for (int first = 0; first < 4; first += form_.run) emit_run(acc, k, {chunk, first}, pass);
         for (const std::vector<Vec>& four : k) free(four);
@@ -136,14 +149,17 @@ private:
         for (int f = 0; f < kFours; ++f) {
             load_scales(scales[size_t(f)], f, run);
             codes.emplace_back();
-            for (int j = 0; j < form_.run; ++j) {
+            for (int j = 0; j < (form_.joins_runs ? 4 : form_.run); ++j) {
                 Vec parts[2] = {k[size_t(f)][size_t(run.first + j)], Vec()};
                 if (form_.parts == 2) second.push_back(parts[1] = vec("second part"));
                 loader_->unpack(parts);
                 codes.back().insert(codes.back().end(), parts, parts + form_.parts);
             }
         }
-        for (int r = 0; r < pass.rows; ++r) emit_row(acc[size_t(r)], codes, scales, run, pass.row + r);
+        for (int r = 0; r < pass.rows; ++r) {
+            form_.joins_runs ? emit_joined(acc[size_t(r)], codes, scales, run.chunk, pass.row + r)
+                             : emit_row(acc[size_t(r)], codes, scales, run, pass.row + r);
+        }
         free(second);
         free(scales);
     }
@@ -230,6 +246,34 @@ private:
         free(low);
     }
 
+    void emit_joined(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
+                     int chunk, int row) {
+        const std::vector<Vec> totals = vecs("total", kFours), sums = vecs("sum", kFours);
+        const int vector = vector_of({chunk, 0}, row);
+        load_starts(totals, row * form_.starts() + chunk);
+        for (int pair = 0; pair < 2; ++pair) {
+            for (const Vec& v : sums) vmovaps(v, base_);
+            for (int i = 0; i < 2 * form_.parts; ++i) {
+                if (i == form_.parts)
+                    for (const Vec& v : sums) vprold(v, v, 16);
+                emit_dots(sums, codes, 2 * pair * form_.parts + i, vector, 0);
+            }
+            Temp factor(*this, "factors");
+            vmovups(factor, ptr[factors_at(row, 2 * chunk + pair)]);
+            for (size_t f = 0; f < sums.size(); ++f) dot_words(totals[f], sums[f], factor);
+        }
+        for (size_t f = 0; f < sums.size(); ++f) {
+            vcvtdq2ps(totals[f], totals[f]);
+            vfmadd231ps(acc[f], totals[f], scales[f]);
+        }
+        free(sums);
+        free(totals);
+    }
+
+    RegExp factors_at(int row, int vector) const {
+        return factors_ + (row * form_.factors() + vector) * vec_bytes();
+    }
+
     void load_starts(const std::vector<Vec>& sums, int vector) {
         for (size_t f = 0; f < sums.size(); ++f)
             f == 0 ? vmovups(sums[0], ptr[starts_ + vector * vec_bytes()]) : vmovaps(sums[f], sums[0]);
@@ -260,6 +304,7 @@ private:
     void emit_sums(const std::vector<Vec>& acc, int row) {
         add_quarters(acc[0], acc[1]);
         if (form_.digits > 1) multiply_by_scalar(acc[0], factors_ + row * 4);
+        if (form_.joins_runs) multiply_by_scalar(acc[0], factors_at(row, 2 * form_.chunks));
         store_half(scores_at(row), acc[0], 0);
     }
 
@@ -292,7 +337,9 @@ FoursForm::FoursForm(const RowKey& key)
     run = 4;
     while (scale_group(key.format) % (run * of_dword) != 0 || (digits == 1 && run * of_dword > kMostOfFactor))
         run /= 2;
-    runs_share_scale = digits == 1 && parts == 1 && run < 4 && scale_group(key.format) % (4 * of_dword) == 0;
+    const bool one_scale = digits == 1 && scale_group(key.format) % (4 * of_dword) == 0;
+    runs_share_scale = one_scale && parts == 1 && run < 4;
+    joins_runs = one_scale && parts == 2;
 }
 
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) { return QkFours(key).finish(code); }

@@ -32,14 +32,21 @@ struct FoursForm {
     int zero = 0;  // the key's byte that means 0
     // Of one byte and one part: a lane's dwords are of one group, and too many for one factor of the query.
     bool runs_share_scale = false;
+    // The same of two parts: the runs of a lane, one dword each, are added up in whole numbers. Factors are
+    // words, that of an even j above that of the next, and in the end one float for the row, their unit. A
+    // lane starts with -sum over its runs of factor * (kRunZero + zero * the sum of the run's bytes).
+    bool joins_runs = false;
+    static constexpr int kRunZero = 16384;
 
     int runs() const { return 4 / run; }  // of a chunk
     // Vectors of a row: the query's [chunks][4][parts][digits], the highest digit first; of factors
-    // [chunks][runs]; and of what its sums start with [chunks][runs][chains].
+    // [chunks][runs], or [chunks][2] pairs and one more; and of what its sums start with
+    // [chunks][runs][chains], or [chunks].
     int vectors() const { return chunks * 4 * parts * digits; }
     int sums() const { return chunks * runs(); }
     int chains() const { return digits == 3 ? 2 : 1; }
-    int starts() const { return sums() * chains(); }
+    int starts() const { return joins_runs ? chunks : sums() * chains(); }
+    int factors() const { return joins_runs ? 2 * chunks + 1 : sums(); }
 };
 
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code);  // void(const QkArgs*)

@@ -12,11 +12,13 @@ namespace {
 // for each chunk, quarter i of a vector's lanes being the elements of 16 of its bytes:      emit_chunk
 //   x[part][i] = 16 elements                                                              load_numbers
 //   bytes: top[run of dwords] = largest magnitude in all parts, factors = top / 127       choose_factors
+//          (joined runs: the next whole number of units of the row's)
 //   x = round(x / factor)
 //   for each digit, the lowest first:                                                     emit_digit
 //     packed = dword j of quarter i to dword i of 128 bits j
 //     for j: bytes[j][part][digit] = dword i to all lanes of quarter i
-//   starts = -zero * the sum of a lane's bytes, or of what its digits say
+//   starts = -zero * the sum of a lane's bytes, or of what its digits say                 emit_digits
+//            (joined runs: jit/qk_fours.h)                                                store_joined
 class QueryFours : public Emitter {
 public:
     explicit QueryFours(const RowKey& key) : Emitter(*key.target), key_(key), form_(key) {
@@ -26,6 +28,7 @@ public:
         mov(starts_, ptr[args() + offsetof(QueryFoursArgs, starts)]);
         mov(factors_, ptr[args() + offsetof(QueryFoursArgs, factors)]);
         emit_top();
+        if (form_.joins_runs) emit_unit();
         form_.digits == 1 ? emit_least() : emit_factor();
         for (int j = 0; j < 4; ++j) vmovups(spread_[size_t(j)], constant(spread_order(j)));
         vmovups(zeros_, splat_bits(uint32_t(form_.zero) * 0x01010101));
@@ -84,6 +87,20 @@ private:
         mov(row_, ptr[args() + offsetof(QueryFoursArgs, row)]);
     }
 
+    // What makes whole numbers of the largest in a run, and what the run's numbers are then multiplied by,
+    // but for the factor itself.
+    void emit_unit() {
+        units_ = vec("units");
+        inverse_ = vec("inverse of a unit");
+        Temp unit(*this, "unit");
+        vmovups(unit, splat(kLargestFactor));
+        vdivps(units_, unit, top_);
+        vmulps(inverse_, units_, splat(largest()));
+        vmulps(unit, top_, splat(1 / (largest() * kLargestFactor)));
+        inf_to_nan(unit);
+        vmovups(ptr[factors_ + 2 * form_.chunks * vec_bytes()], *unit);
+    }
+
     // top_ = the least that a factor is made of.
     void emit_least() {
         Temp least(*this, "least");
@@ -117,8 +134,8 @@ private:
         for (const std::vector<Vec>& part : x) free(part);
         add(row_, elements() * 4);
         add(bytes_, 4 * form_.parts * form_.digits * vec_bytes());
-        add(starts_, form_.runs() * form_.chains() * vec_bytes());
-        if (form_.digits == 1) add(factors_, form_.runs() * vec_bytes());
+        add(starts_, form_.starts() / form_.chunks * vec_bytes());
+        if (form_.digits == 1) add(factors_, (form_.joins_runs ? 2 : form_.runs()) * vec_bytes());
     }
 
     // Elements of a quarter of the bytes.
@@ -145,6 +162,7 @@ private:
         vmovaps(top, top_);
         for (const std::vector<Vec>& part : x) keep_larger(top, part[size_t(quarter)]);
         keep_largest(top, 4 * form_.run);
+        if (form_.joins_runs) return choose_words(top, quarter, inverse);
         vmovups(factor, splat(largest()));
         vdivps(inverse, factor, top);
         vmulps(factor, top, splat(1 / largest()));
@@ -154,7 +172,24 @@ private:
                           uint8_t(run * form_.run));
     }
 
+    // The next whole number; lanes of run j then have that of j and that of the next.
+    void choose_words(const Vec& top, int quarter, const Vec& inverse) {
+        Temp next(*this, "next run's");
+        vmulps(top, top, units_);
+        vaddps(top, top, splat(.5f));
+        vcvtps2dq(top, top);
+        vcvtdq2ps(inverse, top);
+        vdivps(inverse, inverse_, inverse);
+        swap_lanes(next, top, 4);
+        vpslld(top, top, 16);
+        bit_or(top, top, next);
+        for (int pair = 0; pair < 2; ++pair)
+            vextractf32x4(ptr[factors_ + pair * vec_bytes() + 16 * quarter], Xbyak::Zmm(top.getIdx()),
+                          uint8_t(2 * pair));
+    }
+
     void emit_digits(const Quarters& x) {
+        if (form_.joins_runs) return store_joined(x);
         const std::vector<Vec> sums = vecs("sum", form_.runs());  // of a chain, the lower digits first
         for (int digit = form_.digits - 1; digit >= 0; --digit) {
             const std::vector<Vec> of_digit = vecs("sum of digit", form_.runs());
@@ -164,6 +199,23 @@ private:
                 chain(digit, run, of_digit[size_t(run)], sums[size_t(run)]);
             free(of_digit);
         }
+        free(sums);
+    }
+
+    void store_joined(const Quarters& x) {
+        const std::vector<Vec> sums = vecs("sum", form_.runs());
+        for (const Vec& v : sums) vmovups(v, splat_bits(FoursForm::kRunZero));
+        for (int part = 0; part < form_.parts; ++part) emit_digit(x[size_t(part)], part, 0, sums);
+        Temp total(*this, "total"), start(*this, "start");
+        zero(total);
+        for (size_t pair = 0; pair < 2; ++pair) {
+            vpslld(sums[2 * pair], sums[2 * pair], 16);
+            bit_or(sums[2 * pair], sums[2 * pair], sums[2 * pair + 1]);
+            dot_words(total, sums[2 * pair], ptr[factors_ + pair * size_t(vec_bytes())]);
+        }
+        zero(start);
+        vpsubd(start, start, total);
+        vmovups(ptr[starts_], *start);
         free(sums);
     }
 
@@ -221,6 +273,7 @@ private:
     const RowKey key_;
     const FoursForm form_;
     const Vec top_ = vec("top"), zeros_ = vec("zeros");
+    Vec units_, inverse_;  // of joined runs
     const std::vector<Vec> spread_ = vecs("spread", 4);
     const Gpr row_ = gpr("row"), bytes_ = gpr("bytes"), starts_ = gpr("starts"), factors_ = gpr("factors"),
               left_ = gpr("left");

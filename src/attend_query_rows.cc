@@ -23,7 +23,7 @@ Sizes byte_sizes(const AttentionPlan& plan) {
 Sizes four_sizes(const jit::FoursForm& form) {
     const size_t lanes = size_t(form.lanes);
     return {size_t(form.vectors()) * lanes * 4, size_t(form.starts()) * lanes,
-            form.digits == 1 ? size_t(form.sums()) * lanes : 1};
+            form.digits == 1 ? size_t(form.factors()) * lanes : 1};
 }
 
 bool of_token_bytes(const AttentionPlan& plan, jit::Products products) {

@@ -109,11 +109,15 @@ double byte_cycles_of_keys(const jit::RowKey& key) {
 // A vector of codes, whose chunks are transposed four at a time: for each row a dot product for every vector
 // and digit, and for every four keys and run a conversion, a scaling FMA (one for all runs that share a
 // scale) and what joins digits, or a factor: one multiplication more for one digit and for three, and two
-// other operations for two and for three.
+// other operations for two and for three. Joined runs: for all four two dot products, two rotations, a
+// conversion and an FMA.
 double cycles_of_fours(jit::RowKey key, jit::Products products) {
     key.products = products;
     const jit::FoursForm form(key);
     const double codes = 3 + 3 * (form.parts - 1), runs = form.runs() / 4.;
+    if (form.joins_runs)
+        return form.chunks *
+               cycles(*key.target, key.rows * (form.parts + .75), codes + .5 + key.rows * .75);
     const double scaling = form.runs_share_scale ? 1. / form.runs() : 1;
     const double multiplications = scaling + (form.digits == 2 ? 0 : 1), others = form.digits == 1 ? 1 : 3;
     return form.chunks * cycles(*key.target, key.rows * (form.parts * form.digits + runs * multiplications),

@@ -19,7 +19,7 @@ struct Fours {
         const size_t lanes = size_t(form.lanes);
         bytes = array(size_t(form.vectors()) * lanes * 4, int8_t(0x77), flush);
         starts = array(size_t(form.starts()) * lanes, 0x77777777, flush);
-        factors = array(form.digits == 1 ? size_t(form.sums()) * lanes : 1, 7.f, flush);
+        factors = array(form.digits == 1 ? size_t(form.factors()) * lanes : 1, 7.f, flush);
         std::vector<float> padded = row;
         padded.resize(form.order.size(), 0.f);
         padded.push_back(NAN);  // is read, and no more
@@ -58,6 +58,7 @@ struct Fours {
                         << "vector " << vector << " lane " << lane << " byte " << i;
     }
     void check_starts() const {
+        if (form.joins_runs) return check_joined_starts();
         for (int sum = 0; sum < form.sums(); ++sum)
             for (int lane = 0; lane < form.lanes; ++lane) {
                 int64_t low = 0, high_sum = 0;
@@ -74,7 +75,35 @@ struct Fours {
                 }
             }
     }
+    // The factor of run j, of the words of lane `lane`.
+    int factor(int chunk, int j, int lane) const {
+        const uint32_t words = factors.as<uint32_t>()[(2 * chunk + j / 2) * form.lanes + lane];
+        return int(words >> (j % 2 == 0 ? 16 : 0) & 0xffff);
+    }
+    void check_joined_starts() const {
+        for (int chunk = 0; chunk < form.chunks; ++chunk)
+            for (int lane = 0; lane < form.lanes; ++lane) {
+                int64_t start = 0;
+                for (int j = 0; j < 4; ++j) {
+                    int64_t sum = 0;
+                    for (int part = 0; part < form.parts; ++part)
+                        for (int i = 0; i < 4; ++i)
+                            sum += number(bytes, (4 * chunk + j) * form.parts + part, lane, i);
+                    start -= factor(chunk, j, lane) * (jit::FoursForm::kRunZero + form.zero * sum);
+                }
+                ASSERT_EQ(starts.as<int32_t>()[chunk * form.lanes + lane], start);
+            }
+    }
+    void check_joined_factors(const RoundedQuery& wanted) const {
+        const size_t words = size_t(2 * form.chunks * form.lanes);
+        for (size_t i = 0; i < words; ++i)
+            ASSERT_EQ(factors.as<uint32_t>()[i], wanted.factors.as<uint32_t>()[i]);
+        ASSERT_NEAR(unit(), wanted.factors.as<float>()[words], unit() * 1e-6f);
+    }
+    float unit() const { return factors.as<float>()[2 * form.chunks * form.lanes]; }
+
     void check_factors(const RoundedQuery& wanted) const {
+        if (form.joins_runs) return check_joined_factors(wanted);
         for (size_t i = 0; i < factors.size() / 4; ++i) {
             const float other = wanted.factors.as<float>()[i];
             ASSERT_NEAR(factors.as<float>()[i], other, other * 1e-6f);
@@ -112,7 +141,8 @@ void check_poison(const jit::RowKey& key, float number) {
         std::vector<float> row = draw_row(key.dim, 2);
         row[size_t(at)] = number;
         const Fours got(key, row, Flush::end);
-        for (size_t i = 0; i < got.factors.size() / 4; ++i)
+        ASSERT_TRUE(!got.form.joins_runs || std::isnan(got.unit())) << number << " at " << at;
+        for (size_t i = 0; !got.form.joins_runs && i < got.factors.size() / 4; ++i)
             ASSERT_TRUE(std::isnan(got.factors.as<float>()[i])) << number << " at " << at;
     }
 }
@@ -144,7 +174,8 @@ TEST(KernelsQuery, QuickZeros) {
     for (const jit::RowKey& key : keys) {
         const Fours got(key, std::vector<float>(size_t(key.dim), -0.f), Flush::end);
         for (const uint8_t byte : got.bytes.bytes()) ASSERT_EQ(byte, 0);
-        for (const uint8_t byte : got.starts.bytes()) ASSERT_EQ(byte, 0);
+        got.check_starts();
+        for (const uint8_t byte : got.starts.bytes()) ASSERT_TRUE(byte == 0 || got.form.joins_runs);
         for (size_t i = 0; i < got.factors.size() / 4; ++i)
             ASSERT_TRUE(std::isfinite(got.factors.as<float>()[i]));
     }

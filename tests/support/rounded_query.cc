@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "jit/byte_loader.h"
@@ -119,12 +121,85 @@ RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flus
             GuardedBuffer::of(factors, flush)};
 }
 
+// A query row of joined runs (FoursForm::joins_runs), dword by dword.
+class JoinedRow {
+public:
+    JoinedRow(const jit::FoursForm& form, int dim, float* row)
+        : form_(form), row_(row) {
+        for (int d = 0; d < dim; ++d) top_ = std::max(top_, std::fabs(row[d]));
+    }
+    float unit() const { return top_ * (1.f / (127 * jit::kLargestFactor)); }
+
+    // Fills in what the kernel takes of run j in quarter `quarter` of a chunk; returns its part of the start.
+    int64_t take(int chunk, int quarter, int j, int8_t* bytes, uint32_t* factors) {
+        const size_t lanes = size_t(form_.lanes);
+        std::vector<int> elements;
+        for (int part = 0; part < form_.parts; ++part)
+            for (int i = 0; i < 4; ++i)
+                elements.push_back(
+                    form_.order[(size_t(chunk * form_.parts + part) * lanes + size_t(4 * quarter + j)) * 4 +
+                                size_t(i)]);
+        float top = std::max(1e-30f, top_ / 1024);
+        for (int d : elements) top = std::max(top, d < 0 ? 0 : std::fabs(row_[d]));
+        const int64_t factor = std::lrint(top * (jit::kLargestFactor / top_) + .5f);
+        int64_t sum = 0;
+        for (size_t i = 0; i < elements.size(); ++i) {
+            const int d = elements[i];
+            const int byte =
+                d < 0 ? 0 : int(std::lrint(double(row_[d]) / (double(unit()) * double(factor))));
+            sum += byte;
+            const size_t vector = size_t(chunk * 4 + j) * size_t(form_.parts) + i / 4;
+            for (size_t key = 0; key < 4; ++key)
+                bytes[(vector * lanes + size_t(4 * quarter) + key) * 4 + i % 4] = int8_t(byte);
+            if (d >= 0) row_[d] = float(byte) * float(factor) * unit();
+        }
+        for (size_t key = 0; key < 4; ++key)
+            factors[size_t(2 * chunk + j / 2) * lanes + size_t(4 * quarter) + key] |=
+                uint32_t(factor) << (j % 2 == 0 ? 16 : 0);
+        return -factor * (jit::FoursForm::kRunZero + form_.zero * sum);
+    }
+
+private:
+    const jit::FoursForm& form_;
+    float* const row_;
+    float top_ = 1e-30f;
+};
+
+RoundedQuery to_joined_fours(const jit::RowKey& key, int rows, float* query, Flush flush) {
+    const jit::FoursForm form(key);
+    const size_t lanes = size_t(form.lanes), R = size_t(rows);
+    const size_t of_bytes = size_t(form.vectors()) * lanes * 4, of_factors = size_t(form.factors()) * lanes;
+    std::vector<int8_t> bytes(R * of_bytes);
+    std::vector<int32_t> starts(R * size_t(form.starts()) * lanes, 0);
+    std::vector<uint32_t> factors(R * of_factors, 0);
+    for (size_t r = 0; r < R; ++r) {
+        JoinedRow row(form, key.dim, query + r * size_t(key.padded()));
+        const float unit = row.unit();
+        for (size_t lane = 0; lane < lanes; ++lane)
+            std::memcpy(&factors[(r + 1) * of_factors - lanes + lane], &unit, sizeof unit);
+        for (int chunk = 0; chunk < form.chunks; ++chunk)
+            for (int quarter = 0; quarter < form.lanes / 4; ++quarter) {
+                int64_t start = 0;
+                for (int j = 0; j < 4; ++j)
+                    start +=
+                        row.take(chunk, quarter, j, &bytes[r * of_bytes], &factors[r * of_factors]);
+                for (size_t k = 0; k < 4; ++k)
+                    starts[(r * size_t(form.starts()) + size_t(chunk)) * lanes + size_t(4 * quarter) + k] =
+                        int32_t(start);
+            }
+    }
+    return {GuardedBuffer::of(bytes, flush), GuardedBuffer::of(starts, flush),
+            GuardedBuffer::of(factors, flush)};
+}
+
 }  // namespace
 
 RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush flush) {
     const bool tokens = token_block_info(key.format.type) != nullptr;
     if (tokens && key.products != jit::Products::floats && !key.words())
         return rounded_token_query(key, rows, query, flush);
+    if (takes_fours(key) && jit::FoursForm(key).joins_runs)
+        return to_joined_fours(key, rows, query, flush);
     if (takes_fours(key)) return to_fours(key, rows, query, flush);
     if (key.bytes()) return to_bytes(key, rows, query, flush);
     if (key.words()) return to_words(key, rows, query, flush);
