@@ -116,11 +116,15 @@ std::vector<int> byte_order(const quire_format& format, int dim, int lanes) {
 }
 
 // Of nibbles, 32 elements of three digits fit one sum: 32 * 8 * kLargestOfThree < 2^31.
-ByteTileForm::ByteTileForm(const quire_format& format, int query_digits) : digits(query_digits) {
+// Joined spans, 128 elements: 16 * 8128 * kLargestFactor < 2^31.
+ByteTileForm::ByteTileForm(const quire_format& format, int query_digits, const Target& target)
+    : digits(query_digits) {
     const bool whole = digits == 3 && is_of_nibbles(format);
     part = std::gcd(scale_group(format), whole ? 32 : kWidestPart);
     sums = digits == 3 && !whole ? 2 : 1;
-    numbers = digits == 1 ? 1 + 2 * part / kByteTileSpan : sums;
+    joins = digits == 1 && is_of_nibbles(format) && target.vector_bits == 512 &&
+            part % (2 * kByteTileSpan) == 0;
+    numbers = joins ? 1 + part / (2 * kByteTileSpan) : digits == 1 ? 1 + 2 * part / kByteTileSpan : sums;
 }
 
 std::vector<int> byte_tile_order(const quire_format& format, int dim) {

@@ -22,6 +22,9 @@ int byte_parts(const quire_format& format);
 std::vector<int> byte_order(const quire_format& format, int dim, int lanes);
 // Chunks in which a lane of the query has one factor: eight elements, so that few lose by a large one.
 inline int byte_span(const quire_format& format) { return 2 / byte_parts(format); }
+// What the second of two joined sums starts with. Of eight codes of four bits times bytes they are within
+// 15 * 127 * 8 = 15240: it then is a word from 0 on, which borrows nothing from the first one above it.
+constexpr int kSpanZero = 16384;
 // The byte that means 0.
 int byte_zero(const quire_format& format);
 
@@ -32,8 +35,11 @@ constexpr int kByteTileSpan = 8;
 
 // How tiles take the bytes of a format, with query elements of one digit, two or three.
 struct ByteTileForm {
-    ByteTileForm(const quire_format& format, int query_digits);
+    ByteTileForm(const quire_format& format, int query_digits, const Target& target);
     int digits;
+    // Of one digit: spans are added up in whole numbers, two by two (as FoursForm::joins_runs). Numbers of a
+    // part are then what it starts with, and its factors, words of two spans a lane, the first one above.
+    bool joins;
     int part;     // of a group, what is added up before it is scaled: elements, a power of two
     int sums;     // in int32: of all digits, or of the first two and the last
     int numbers;  // of a part beside the bytes (args.h: TileQkArgs)

@@ -30,12 +30,11 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 // Three: one chain of int32 holds 256 * that of the high ones + that of the middle ones, within the same, and
 // another that of the low ones; float(first) * 256 + float(second).
 //
-// Joined runs: 8 codes below 16 times a byte are within 15 * 127 * 8 = 15240, so that both sums of a lane are
-// words from 0 on when they start with kRunZero, of which the first moves up by a rotation; totals may wrap
-// around on their way, and are within 4 * 16384 * 8128 < 2^31 in the end.
+// Joined runs: sums of 8 codes below 16 times a byte are words (kSpanZero); totals may wrap around on their
+// way, and are within 4 * 16384 * 8128 < 2^31 in the end.
 //
 // live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits, joined: two) + q; three:
-//       + 256, joined: + what sums start with
+//       + 256, joined: + what second sums start with
 class QkFours : public Emitter {
 public:
     explicit QkFours(const RowKey& key)
@@ -55,7 +54,7 @@ public:
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
         if (form_.digits == 3) vmovups(base_ = vec("digit's base"), splat(256));
         if (form_.joins_runs)
-            vmovups(base_ = vec("sums' start"), splat_bits(FoursForm::kRunZero * 0x10001u));
+            vmovups(base_ = vec("second sums' start"), splat_bits(kSpanZero));
         loader_->hold(spare(rows_a_pass()));
         Label each_turn;
         L(each_turn);
@@ -252,10 +251,9 @@ private:
         const int vector = vector_of({chunk, 0}, row);
         load_starts(totals, row * form_.starts() + chunk);
         for (int pair = 0; pair < 2; ++pair) {
-            for (const Vec& v : sums) vmovaps(v, base_);
+            for (const Vec& v : sums) zero(v);
             for (int i = 0; i < 2 * form_.parts; ++i) {
-                if (i == form_.parts)
-                    for (const Vec& v : sums) vprold(v, v, 16);
+                if (i == form_.parts) emit_second(sums);
                 emit_dots(sums, codes, 2 * pair * form_.parts + i, vector, 0);
             }
             Temp factor(*this, "factors");
@@ -268,6 +266,14 @@ private:
         }
         free(sums);
         free(totals);
+    }
+
+    // (A rotation would do both, and take the place of a product on Zen 4.)
+    void emit_second(const std::vector<Vec>& sums) {
+        for (const Vec& v : sums) {
+            vpslld(v, v, 16);
+            bit_or(v, v, base_);
+        }
     }
 
     RegExp factors_at(int row, int vector) const {

@@ -34,9 +34,9 @@ struct FoursForm {
     bool runs_share_scale = false;
     // The same of two parts: the runs of a lane, one dword each, are added up in whole numbers. Factors are
     // words, that of an even j above that of the next, and in the end one float for the row, their unit. A
-    // lane starts with -sum over its runs of factor * (kRunZero + zero * the sum of the run's bytes).
+    // lane starts with -sum over its runs of factor * (zero * the sum of the run's bytes + kSpanZero where j is
+    // odd).
     bool joins_runs = false;
-    static constexpr int kRunZero = 16384;
 
     int runs() const { return 4 / run; }  // of a chunk
     // Vectors of a row: the query's [chunks][4][parts][digits], the highest digit first; of factors

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "jit/byte_loader.h"
 #include "jit/emitter.h"
 
 namespace quire::jit {
@@ -204,7 +205,7 @@ private:
 
     void store_joined(const Quarters& x) {
         const std::vector<Vec> sums = vecs("sum", form_.runs());
-        for (const Vec& v : sums) vmovups(v, splat_bits(FoursForm::kRunZero));
+        for (size_t j = 0; j < 4; ++j) j % 2 == 0 ? zero(sums[j]) : vmovups(sums[j], splat_bits(kSpanZero));
         for (int part = 0; part < form_.parts; ++part) emit_digit(x[size_t(part)], part, 0, sums);
         Temp total(*this, "total"), start(*this, "start");
         zero(total);

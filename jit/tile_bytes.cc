@@ -17,7 +17,7 @@ namespace {
 class TileQkBytes : public TileQkCodes {
 protected:
     TileQkBytes(const RowKey& key, int digits, int spare = 0)
-        : TileQkCodes(key, spare, 2), form_(key.format, digits) {}
+        : TileQkCodes(key, spare, 2), form_(key.format, digits, *key.target) {}
 
     virtual void emit_part(int first) = 0;
 
@@ -133,6 +133,76 @@ private:
     void emit_end() override { emit_new_max(sums_); }
 
     const std::vector<Vec> sums_;
+};
+
+// total[n][w] = start[part][w]
+// for each pair of spans of it:                                                      emit_pair
+//   acc[n][w] = dot products of each, a word; of the second from 0 on, so that it borrows nothing from the first
+//   total[n][w] += sum of both words * factors[pair][w]
+// scores[key + n][w] += total[n][w], as a number, * scale[key + n][group]            emit_scaled
+//
+// Starts make the codes signed, and take out what sums begin with.
+class TileQkJoined : public TileQkBytes {
+public:
+    explicit TileQkJoined(const RowKey& key) : TileQkBytes(key, 1, 1), totals_(vecs("total", n_ * vecs_)) {
+        generate();
+    }
+
+private:
+    void emit_begin() override {
+        TileQkBytes::emit_begin();
+        emit_numbers_at();
+        vmovups(base_, splat_bits(kSpanZero));
+    }
+
+    void emit_part(int first) override {
+        emit_start(totals_, first, 0);
+        for (int pair = 0; pair < form_.part / (2 * kByteTileSpan); ++pair) {
+            emit_pair(first, pair);
+            ask_ahead(2 * kByteTileSpan / 4);
+        }
+        emit_scaled(first / scale_group(key_.format));
+    }
+
+    void emit_pair(int first, int pair) {
+        for (const Vec& v : acc_) zero(v);
+        for (int i = 0; i < 2 * kByteTileSpan; i += 4) {
+            const int element = first + 2 * pair * kByteTileSpan + i;
+            if (i == kByteTileSpan) emit_second();
+            emit_four(acc_, query_ + element / 4 * panel_bytes(), element_ + element);
+        }
+        for (int w = 0; w < vecs_; ++w) {
+            const Vec& factors = rows_[0];  // of no more use
+            vmovups(factors, number_at(first, 1 + pair, w));
+            for (int n = 0; n < n_; ++n) dot_words(totals_[size_t(n * vecs_ + w)], acc(n, w), factors);
+        }
+    }
+
+    // (A rotation would do both, and take the place of a product on Zen 4.)
+    void emit_second() {
+        for (const Vec& v : acc_) {
+            vpslld(v, v, 16);
+            bit_or(v, v, base_);
+        }
+    }
+
+    void emit_scaled(int group) {
+        for (int n = 0; n < n_; ++n) {
+            Temp scale(*this, "scale");
+            load_scale(scale, n, group);
+            for (int w = 0; w < vecs_; ++w) {
+                const Vec& total = totals_[size_t(n * vecs_ + w)];
+                vcvtdq2ps(total, total);
+                vfmadd213ps(total, scale, ptr[score_at(n, w)]);
+                vmovups(ptr[score_at(n, w)], total);
+            }
+        }
+    }
+
+    void emit_end() override { emit_factors(); }
+
+    const std::vector<Vec> totals_;
+    const Vec base_ = vec("second sums' start");
 };
 
 // for each part:
@@ -349,7 +419,9 @@ bool has_tile_key_three_bytes(const RowKey& key) {
 
 Status generate_tile_qk_bytes(const RowKey& key, std::vector<uint8_t>* code) {
     switch (key.query_bytes()) {
-        case 1: return TileQkOneByte(key).finish(code);
+        case 1:
+            return ByteTileForm(key.format, 1, *key.target).joins ? TileQkJoined(key).finish(code)
+                                                                  : TileQkOneByte(key).finish(code);
         case 2: return TileQkTwoBytes(key).finish(code);
         default: return TileQkThreeBytes(key).finish(code);
     }

@@ -9,7 +9,7 @@ namespace {
 class TileQueryOrdered : public TileQuery {
 protected:
     TileQueryOrdered(const RowKey& key, int digits)
-        : TileQuery(key), form_(key.format, digits), order_(byte_tile_order(key.format, key.dim)) {}
+        : TileQuery(key), form_(key.format, digits, *key.target), order_(byte_tile_order(key.format, key.dim)) {}
 
     void emit_parts() {
         mov(numbers_, stride_);
@@ -27,6 +27,23 @@ protected:
     virtual void emit_part(int first) = 0;
 
     Address element(int i) const { return column(order_[size_t(i)]); }
+
+    // Four elements as a lane of bytes, their sum added to `sum`. With the bytes' offsets no carry goes from
+    // one to the next.
+    void emit_bytes(int first, const Vec& inverse, const Vec& sum) {
+        constexpr uint32_t kOffsets = 0x80808080;
+        Temp bytes(*this, "bytes"), x(*this, "x");
+        vmovups(bytes, splat_bits(kOffsets));
+        for (int i = 0; i < 4; ++i) {
+            vmulps(x, inverse, element(first + i));
+            vcvtps2dq(x, x);
+            vpaddd(sum, sum, x);
+            if (i > 0) vpslld(x, x, uint8_t(8 * i));
+            vpaddd(bytes, bytes, x);
+        }
+        bit_xor(bytes, bytes, splat_bits(kOffsets));
+        emit_store(bytes);
+    }
 
     void emit_number(const Vec& v) {
         vmovups(ptr[numbers_], v);
@@ -112,24 +129,72 @@ private:
         vdivps(inverse, divided, top);
     }
 
-    // Four elements as a lane of bytes, their sum added to `sum`. With the bytes' offsets no carry goes from
-    // one to the next.
-    void emit_bytes(int first, const Vec& inverse, const Vec& sum) {
-        constexpr uint32_t kOffsets = 0x80808080;
-        Temp bytes(*this, "bytes"), x(*this, "x");
-        vmovups(bytes, splat_bits(kOffsets));
-        for (int i = 0; i < 4; ++i) {
-            vmulps(x, inverse, element(first + i));
-            vcvtps2dq(x, x);
-            vpaddd(sum, sum, x);
-            if (i > 0) vpslld(x, x, uint8_t(8 * i));
-            vpaddd(bytes, bytes, x);
-        }
-        bit_xor(bytes, bytes, splat_bits(kOffsets));
-        emit_store(bytes);
+    const Gpr zero_at_ = gpr("zero at");
+};
+
+// unit = largest magnitude of each lane / 127 / kLargestFactor, in `factors`; NaN where that is not finite
+// for each part, for each span of it:
+//   factor = the next whole number of units above its largest magnitude / 127        emit_span
+//   bytes = round(columns / (factor * unit)), four a lane
+//   numbers: start[part] = -the sum of factor * the codes' zero * the sum of bytes, of every second span
+//     and kSpanZero;
+//     for each pair of spans both factors, the first one above the other              emit_pair
+class TileQueryJoined : public TileQueryOrdered {
+public:
+    explicit TileQueryJoined(const RowKey& key) : TileQueryOrdered(key, 1) {
+        begin();
+        emit_pointers();
+        emit_row_factors(inverse_, kLargestByte * kLargestFactor);
+        vmulps(units_, inverse_, splat(1 / kLargestByte));
+        emit_parts();
+        end();
     }
 
-    const Gpr zero_at_ = gpr("zero at");
+private:
+    static constexpr float kLargestByte = 127;
+    static constexpr int kLeastFactor = kLargestFactor / 1024;
+
+    void emit_part(int first) override {
+        Temp start(*this, "start"), none(*this, "none");
+        zero(start);
+        mov(start_at_, numbers_);
+        add(numbers_, stride_);
+        for (int i = 0; i < form_.part; i += 2 * kByteTileSpan) emit_pair(first + i, start);
+        zero(none);
+        vpsubd(start, none, start);
+        vmovups(ptr[start_at_], *start);
+    }
+
+    void emit_pair(int first, const Vec& start) {
+        Temp factors(*this, "factors"), sums(*this, "sums"), factor(*this, "factor"), sum(*this, "sum");
+        emit_span(first, factors, sums);
+        emit_span(first + kByteTileSpan, factor, sum);
+        vpaddd(sum, sum, splat_bits(kSpanZero));
+        for (const Vec* v : {&*factors, &*sums}) vpslld(*v, *v, 16);
+        bit_or(factors, factors, factor);
+        bit_or(sums, sums, sum);
+        emit_number(factors);
+        dot_words(start, sums, *factors);
+    }
+
+    void emit_span(int first, const Vec& factor, const Vec& sum) {
+        Temp inverse(*this, "inverse");
+        zero(factor);
+        for (int i = 0; i < kByteTileSpan; ++i) emit_top(factor, element(first + i));
+        vmulps(factor, factor, units_);
+        vaddps(factor, factor, splat(.5f));
+        vcvtps2dq(factor, factor);
+        vmovups(inverse, splat_bits(kLeastFactor));
+        vpmaxsd(factor, factor, inverse);
+        vcvtdq2ps(inverse, factor);
+        vdivps(inverse, inverse_, inverse);
+        zero(sum);
+        for (int i = 0; i < kByteTileSpan; i += 4) emit_bytes(first + i, inverse, sum);
+        emit_zeros(sum);
+    }
+
+    const Vec inverse_ = vec("inverse of a unit"), units_ = vec("units");
+    const Gpr start_at_ = gpr("start at");
 };
 
 // On targets with 512 bits.
@@ -295,7 +360,9 @@ private:
 
 Status generate_tile_query_bytes(const RowKey& keys, std::vector<uint8_t>* code) {
     switch (keys.query_bytes()) {
-        case 1: return TileQueryBytes(keys).finish(code);
+        case 1:
+            return ByteTileForm(keys.format, 1, *keys.target).joins ? TileQueryJoined(keys).finish(code)
+                                                                    : TileQueryBytes(keys).finish(code);
         case 2: return TileQueryTwoBytes(keys).finish(code);
         default: return TileQueryThreeBytes(keys).finish(code);
     }

@@ -55,22 +55,26 @@ double tile_word_cycles(const jit::RowKey& key, const Shared& of_group) {
     return cycles(*key.target, 1 + of_group.multiplications * groups, addition + of_group.others * groups);
 }
 
-// Half a dot product of bytes, and an FMA for each span and each part.
+// Half a dot product of bytes, and an FMA for each span and each part; or for two spans a dot product of words,
+// a shift and an or, and for each part a conversion, too.
 double tile_byte_cycles(const jit::RowKey& key) {
-    return cycles(*key.target, .5 + 2. / jit::kByteTileSpan + 2. / jit::ByteTileForm(key.format, 1).part, 0);
+    const jit::ByteTileForm form(key.format, 1, *key.target);
+    const double spans = 2. / jit::kByteTileSpan, parts = 2. / form.part;
+    if (form.joins) return cycles(*key.target, .5 + spans / 2 + parts, spans + parts);
+    return cycles(*key.target, .5 + spans + parts, 0);
 }
 
 // Three halves, and for each part and sum an FMA; a shift and two conversions, or where all digits are one
 // sum two shifts, an addition and a conversion.
 double tile_three_byte_cycles(const jit::RowKey& key) {
-    const jit::ByteTileForm form(key.format, 3);
+    const jit::ByteTileForm form(key.format, 3, *key.target);
     const double parts = 2. / form.part;
     return cycles(*key.target, 1.5 + form.sums * parts, (form.sums == 2 ? 3 : 4) * parts);
 }
 
 // Two halves, and for each part an FMA; a shift, an addition and a conversion.
 double tile_two_byte_cycles(const jit::RowKey& key) {
-    const double parts = 2. / jit::ByteTileForm(key.format, 2).part;
+    const double parts = 2. / jit::ByteTileForm(key.format, 2, *key.target).part;
     return cycles(*key.target, 1 + parts, 3 * parts);
 }
 
@@ -109,15 +113,15 @@ double byte_cycles_of_keys(const jit::RowKey& key) {
 // A vector of codes, whose chunks are transposed four at a time: for each row a dot product for every vector
 // and digit, and for every four keys and run a conversion, a scaling FMA (one for all runs that share a
 // scale) and what joins digits, or a factor: one multiplication more for one digit and for three, and two
-// other operations for two and for three. Joined runs: for all four two dot products, two rotations, a
-// conversion and an FMA.
+// other operations for two and for three. Joined runs: for all four two dot products, two shifts with
+// an or each, a conversion and an FMA.
 double cycles_of_fours(jit::RowKey key, jit::Products products) {
     key.products = products;
     const jit::FoursForm form(key);
     const double codes = 3 + 3 * (form.parts - 1), runs = form.runs() / 4.;
     if (form.joins_runs)
         return form.chunks *
-               cycles(*key.target, key.rows * (form.parts + .75), codes + .5 + key.rows * .75);
+               cycles(*key.target, key.rows * (form.parts + .75), codes + .5 + key.rows * 1.25);
     const double scaling = form.runs_share_scale ? 1. / form.runs() : 1;
     const double multiplications = scaling + (form.digits == 2 ? 0 : 1), others = form.digits == 1 ? 1 : 3;
     return form.chunks * cycles(*key.target, key.rows * (form.parts * form.digits + runs * multiplications),

@@ -104,7 +104,7 @@ TEST(KernelsPanels, QuickRowsAndColumns) {
 class RoundedQuery {
 public:
     RoundedQuery(const jit::RowKey& key, Flush flush)
-        : key_(key), lanes_(key.target->lanes()), form_(key.format, std::max(1, key.query_bytes())) {
+        : key_(key), lanes_(key.target->lanes()), form_(key.format, std::max(1, key.query_bytes()), *key.target) {
         Random random(key.dim);
         for (int i = 0; i < key.dim * lanes_; ++i)
             columns_.push_back(random.normal() * (i % 7 == 0 ? 100.f : 1.f));
@@ -112,7 +112,8 @@ public:
         columns_[size_t((key.dim - 1) * lanes_ + 1)] = NAN;
         const int rows = key.query_bytes() > 0 ? numbers_at(key.dim / form_.part) : (key.dim + 1) / 2;
         query_ = array<uint32_t>(size_t(((rows - 1) * 2 + 1) * lanes_), 0x77777777, flush);
-        factors_ = array(size_t(key.words() || form_.digits > 1 ? lanes_ : 0), 0.f, flush);
+        const bool of_row = key.words() || form_.digits > 1 || (key.bytes() && form_.joins);
+        factors_ = array(size_t(of_row ? lanes_ : 0), 0.f, flush);
         const GuardedBuffer columns = GuardedBuffer::of(columns_, flush);
         poisoned_call<jit::TileQueryArgs>(
             kernels_of(key, QUIRE_F32).query,
@@ -122,7 +123,7 @@ public:
     void check() const {
         for (int r = 0; r < lanes_; ++r)
             for (int d = 0; d < key_.dim; ++d)
-                key_.bytes() ? check_byte(r, d) : form_.digits > 1 ? check_digits(r, d) : check_half(r, d);
+                key_.bytes()         ? form_.joins ? check_joined(r, d) : check_byte(r, d) : form_.digits > 1 ? check_digits(r, d) : check_half(r, d);
         for (int i = 0; i < int(query_.size() / 4); ++i)
             if (i % (2 * lanes_) >= lanes_) {
                 ASSERT_EQ(query_.as<uint32_t>()[i], 0x77777777u);
@@ -212,6 +213,33 @@ private:
             ASSERT_NEAR(double(bits_float(lane(numbers, r))), zero,
                         form_.part / jit::kByteTileSpan * 2 * unit);
         }
+    }
+
+    void check_joined(int r, int at) const {
+        const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
+        const auto byte = [&](int i) { return int8_t(lane(i / 4, r) >> i % 4 * 8); };
+        const int part = at / form_.part, numbers = numbers_at(part);
+        const float unit = factors_.as<float>()[r];
+        int64_t start = 0, factor = 0;
+        for (int i = part * form_.part; i < (part + 1) * form_.part; ++i) {
+            const int span = i % form_.part / jit::kByteTileSpan;
+            const int64_t its = lane(numbers + 1 + span / 2, r) >> (span % 2 == 0 ? 16 : 0) & 0xffff;
+            if (i / jit::kByteTileSpan == at / jit::kByteTileSpan) factor = its;
+            start -= its * jit::byte_zero(key_.format) * byte(i);
+            if (i % (2 * jit::kByteTileSpan) == jit::kByteTileSpan) start -= its * jit::kSpanZero;
+        }
+        std::vector<int> elements;
+        for (int i = 0; i < jit::kByteTileSpan; ++i)
+            elements.push_back(order[size_t(at / jit::kByteTileSpan * jit::kByteTileSpan + i)]);
+        const float least = top_of_row(r) / jit::kLargestFactor;
+        ASSERT_EQ(std::isnan(unit), std::isnan(top_of_row(r)));
+        if (std::isnan(unit)) return;
+        ASSERT_EQ(int32_t(lane(numbers, r)), start);
+        // The next whole number of units, and of the smallest numbers sixteen.
+        const float wanted = std::max(top(r, elements), 16 * least) / 127;
+        ASSERT_GE(float(factor) * unit, wanted * .999999f);
+        ASSERT_LE(float(factor) * unit, wanted * 1.000001f + least / 127);
+        expect_near(r, order[size_t(at)], byte(at), float(factor) * unit, float(factor) * unit);
     }
 
     static float bits_float(uint32_t bits) {

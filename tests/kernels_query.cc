@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "jit/byte_loader.h"
 #include "jit/kernels.h"
 #include "jit/qk_fours.h"
 #include "tests/support/kernel_rows.h"
@@ -89,7 +90,7 @@ struct Fours {
                     for (int part = 0; part < form.parts; ++part)
                         for (int i = 0; i < 4; ++i)
                             sum += number(bytes, (4 * chunk + j) * form.parts + part, lane, i);
-                    start -= factor(chunk, j, lane) * (jit::FoursForm::kRunZero + form.zero * sum);
+                    start -= factor(chunk, j, lane) * ((j % 2 == 1 ? jit::kSpanZero : 0) + form.zero * sum);
                 }
                 ASSERT_EQ(starts.as<int32_t>()[chunk * form.lanes + lane], start);
             }

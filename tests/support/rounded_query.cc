@@ -156,7 +156,7 @@ public:
         for (size_t key = 0; key < 4; ++key)
             factors[size_t(2 * chunk + j / 2) * lanes + size_t(4 * quarter) + key] |=
                 uint32_t(factor) << (j % 2 == 0 ? 16 : 0);
-        return -factor * (jit::FoursForm::kRunZero + form_.zero * sum);
+        return -factor * ((j % 2 == 1 ? jit::kSpanZero : 0) + form_.zero * sum);
     }
 
 private:

@@ -20,7 +20,7 @@ public:
         for (int r = 0; r < count_; ++r) {
             if (key_.bfloats()) round_to_bfloats(r);
             if (key_.words()) round_to_words(r);
-            if (key_.bytes()) round_to_bytes(r);
+            if (key_.bytes()) joins() ? round_to_joined(r) : round_to_bytes(r);
             if (key_.query_bytes() == 2) round_to_two_bytes(r);
             if (key_.query_bytes() == 3) round_to_three_bytes(r);
         }
@@ -65,7 +65,7 @@ private:
     // A factor for each span.
     void round_to_bytes(int r) {
         const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
-        const jit::ByteTileForm form(key_.format, 1);
+        const jit::ByteTileForm form(key_.format, 1, *key_.target);
         std::vector<double> zeros(size_t(key_.dim / form.part));
         for (int i = 0; i < key_.dim; ++i) {
             const int part = i / form.part, span = i % form.part / jit::kByteTileSpan;
@@ -85,9 +85,32 @@ private:
         }
     }
 
+    bool joins() const { return jit::ByteTileForm(key_.format, 1, *key_.target).joins; }
+
+    // Factors of any size: bytes that are too large for one are cut.
+    void round_to_joined(int r) {
+        const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
+        const jit::ByteTileForm form(key_.format, 1, *key_.target);
+        const float unit = add_factor(r, 127.f * jit::kLargestFactor);
+        for (int i = 0; i < key_.dim; ++i) {
+            const int part = i / form.part, span = i % form.part / jit::kByteTileSpan;
+            const int start = key_.dim / 4 + part * form.numbers;
+            const int factor = jit::kLargestFactor / (1 + (i / jit::kByteTileSpan + r) % 5);
+            float& x = column(order[size_t(i)], r);
+            const int byte = std::clamp(int(std::lrint(x / (float(factor) * unit))), -127, 127);
+            x = float(byte) * float(factor) * unit;
+            set_byte(i / 4, r, i % 4, byte);
+            if (i % jit::kByteTileSpan == 0) {
+                set_half(start + 1 + span / 2, r, 1 - span % 2, factor);
+                if (span % 2 == 1) lane(start, r) -= uint32_t(factor * jit::kSpanZero);
+            }
+            lane(start, r) -= uint32_t(factor * jit::byte_zero(key_.format) * byte);
+        }
+    }
+
     void round_to_two_bytes(int r) {
         const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
-        const jit::ByteTileForm form(key_.format, 2);
+        const jit::ByteTileForm form(key_.format, 2, *key_.target);
         const float factor = add_factor(r, float(jit::largest_digits(2)));
         for (int i = 0; i < key_.dim; ++i) {
             const int run = form.part / 4, part = i / form.part, at = part * 2 * run + i % form.part / 4;
@@ -102,7 +125,7 @@ private:
 
     void round_to_three_bytes(int r) {
         const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
-        const jit::ByteTileForm form(key_.format, 3);
+        const jit::ByteTileForm form(key_.format, 3, *key_.target);
         const float factor = add_factor(r, jit::kLargestOfThree);
         for (int i = 0; i < key_.dim; ++i) {
             const int run = form.part / 4, part = i / form.part, at = part * 3 * run + i % form.part / 4;
