@@ -16,8 +16,8 @@ namespace {
 // The bytes of a part are a run for each digit in the query, and one in the keys.
 class TileQkBytes : public TileQkCodes {
 protected:
-    TileQkBytes(const RowKey& key, int digits, int spare = 0)
-        : TileQkCodes(key, spare, 2), form_(key.format, digits, *key.target) {}
+    TileQkBytes(const RowKey& key, int digits, int spare = 0, int kept = 2)
+        : TileQkCodes(key, spare, kept), form_(key.format, digits, *key.target) {}
 
     virtual void emit_part(int first) = 0;
 
@@ -38,6 +38,25 @@ protected:
             vmovups(rows_[0], number_at(first, i, w));
             for (int n = 0; n < n_; ++n) vmovaps(sums[size_t(n * vecs_ + w)], rows_[0]);
         }
+    }
+
+    // Scores that are in registers, into memory.
+    void store_scores(const std::vector<Vec>& scores) {
+        for (int n = 0; n < n_; ++n)
+            for (int w = 0; w < vecs_; ++w) vmovups(ptr[score_at(n, w)], scores[size_t(n * vecs_ + w)]);
+        emit_new_max(scores);
+    }
+    // The same times the rows' factors.
+    void store_scaled(const std::vector<Vec>& scores) {
+        stage("factors");
+        mov(rax, ptr[args() + offsetof(TileQkArgs, factors)]);
+        for (int w = 0; w < vecs_; ++w) {
+            const Vec& factor = rows_[0];  // of no more use
+            vmovups(factor, ptr[rax + w * vec_bytes()]);
+            for (int n = 0; n < n_; ++n)
+                vmulps(scores[size_t(n * vecs_ + w)], scores[size_t(n * vecs_ + w)], factor);
+        }
+        store_scores(scores);
     }
 
     Address number_at(int first, int i, int w) const {
@@ -82,13 +101,20 @@ private:
 // again: so a sum costs an FMA, and no conversion.
 class TileQkOneByte : public TileQkBytes {
 public:
-    explicit TileQkOneByte(const RowKey& key) : TileQkBytes(key, 1), sums_(vecs("part", n_ * vecs_)) {
+    explicit TileQkOneByte(const RowKey& key)
+        : TileQkBytes(key, 1, 0, keeps_scores(key) ? 3 : 2),
+          sums_(vecs("part", n_ * vecs_)),
+          scores_(keeps_scores(key) ? vecs("score", n_ * vecs_) : std::vector<Vec>()) {
         generate();
     }
 
 private:
+    // Half the registers hold no scores beside two sums.
+    static bool keeps_scores(const RowKey& key) { return key.target->vector_bits == 512; }
+
     void emit_begin() override {
-        TileQkBytes::emit_begin();
+        if (scores_.empty()) TileQkBytes::emit_begin();
+        for (const Vec& v : scores_) zero(v);
         emit_numbers_at();
     }
 
@@ -124,15 +150,19 @@ private:
             load_scale(scale, n, group);
             for (int w = 0; w < vecs_; ++w) {
                 const Vec& sum = sums_[size_t(n * vecs_ + w)];
+                if (!scores_.empty()) {
+                    vfmadd231ps(scores_[size_t(n * vecs_ + w)], sum, scale);
+                    continue;
+                }
                 vfmadd213ps(sum, scale, ptr[score_at(n, w)]);
                 vmovups(ptr[score_at(n, w)], sum);
             }
         }
     }
 
-    void emit_end() override { emit_new_max(sums_); }
+    void emit_end() override { scores_.empty() ? emit_new_max(sums_) : store_scores(scores_); }
 
-    const std::vector<Vec> sums_;
+    const std::vector<Vec> sums_, scores_;
 };
 
 // total[n][w] = start[part][w]
@@ -144,15 +174,18 @@ private:
 // Starts make the codes signed, and take out what sums begin with.
 class TileQkJoined : public TileQkBytes {
 public:
-    explicit TileQkJoined(const RowKey& key) : TileQkBytes(key, 1, 1), totals_(vecs("total", n_ * vecs_)) {
+    explicit TileQkJoined(const RowKey& key)
+        : TileQkBytes(key, 1, 1, 3),
+          totals_(vecs("total", n_ * vecs_)),
+          sums_(vecs("score", n_ * vecs_)) {
         generate();
     }
 
 private:
     void emit_begin() override {
-        TileQkBytes::emit_begin();
         emit_numbers_at();
         vmovups(base_, splat_bits(kSpanZero));
+        for (const Vec& v : sums_) zero(v);
     }
 
     void emit_part(int first) override {
@@ -193,15 +226,14 @@ private:
             for (int w = 0; w < vecs_; ++w) {
                 const Vec& total = totals_[size_t(n * vecs_ + w)];
                 vcvtdq2ps(total, total);
-                vfmadd213ps(total, scale, ptr[score_at(n, w)]);
-                vmovups(ptr[score_at(n, w)], total);
+                vfmadd231ps(sums_[size_t(n * vecs_ + w)], total, scale);
             }
         }
     }
 
-    void emit_end() override { emit_factors(); }
+    void emit_end() override { store_scaled(sums_); }
 
-    const std::vector<Vec> totals_;
+    const std::vector<Vec> totals_, sums_;
     const Vec base_ = vec("second sums' start");
 };
 
@@ -217,7 +249,10 @@ private:
 class TileQkTwoBytes : public TileQkBytes {
 public:
     explicit TileQkTwoBytes(const RowKey& key)
-        : TileQkBytes(key, 2, key.rows), high_(vecs("high", n_ * vecs_)), low_rows_(vecs("low rows", vecs_)) {
+        : TileQkBytes(key, 2, key.rows, 3),
+          high_(vecs("high", n_ * vecs_)),
+          low_rows_(vecs("low rows", vecs_)),
+          sums_(vecs("score", n_ * vecs_)) {
         generate();
     }
 
@@ -225,7 +260,7 @@ private:
     static constexpr int kMostStraight = 32;
 
     void emit_begin() override {
-        TileQkBytes::emit_begin();
+        for (const Vec& v : sums_) zero(v);
         emit_numbers_at();
     }
 
@@ -277,15 +312,14 @@ private:
                 vpslld(high, high, 8);
                 vpaddd(acc(n, w), acc(n, w), high);
                 vcvtdq2ps(acc(n, w), acc(n, w));
-                vfmadd213ps(acc(n, w), scale, ptr[score_at(n, w)]);
-                vmovups(ptr[score_at(n, w)], acc(n, w));
+                vfmadd231ps(sums_[size_t(n * vecs_ + w)], acc(n, w), scale);
             }
         }
     }
 
-    void emit_end() override { emit_factors(); }
+    void emit_end() override { store_scaled(sums_); }
 
-    const std::vector<Vec> high_, low_rows_;
+    const std::vector<Vec> high_, low_rows_, sums_;
     const Gpr row_ = gpr("row"), four_ = gpr("four"), turns_ = gpr("turns");
 };
 
@@ -385,20 +419,7 @@ private:
         }
     }
 
-    void emit_end() override {
-        stage("factors");
-        mov(row_, ptr[args() + offsetof(TileQkArgs, factors)]);
-        for (int w = 0; w < vecs_; ++w) {
-            const Vec& factor = rows_[size_t(w)];  // of no more use
-            vmovups(factor, ptr[row_ + w * vec_bytes()]);
-            for (int n = 0; n < n_; ++n) {
-                const Vec& score = sums_[size_t(n * vecs_ + w)];
-                vmulps(score, score, factor);
-                vmovups(ptr[score_at(n, w)], score);
-            }
-        }
-        emit_new_max(sums_);
-    }
+    void emit_end() override { store_scaled(sums_); }
 
     const std::vector<Vec> sums_;
     const Gpr row_ = gpr("row"), four_ = gpr("four"), digits_ = gpr("digits"), turns_ = gpr("turns");
