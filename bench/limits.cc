@@ -129,9 +129,9 @@ Limits LimitSamples::usual() const {
     };
     for (double Limits::*of_memory : {&Limits::read_bytes_per_s, &Limits::copy_bytes_per_s})
         take(of_memory, 0.5);
-    for (double Limits::*of_processor : {&Limits::fma_flops_per_s, &Limits::dot16_flops_per_s,
-                                         &Limits::dot8_flops_per_s, &Limits::bf16_flops_per_s,
-                                         &Limits::cycles_per_s})
+    for (double Limits::*of_processor :
+         {&Limits::fma_flops_per_s, &Limits::dot16_flops_per_s, &Limits::dot8_flops_per_s,
+          &Limits::bf16_flops_per_s, &Limits::cycles_per_s})
         take(of_processor, 0.9);
     return usual;
 }

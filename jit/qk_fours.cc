@@ -33,7 +33,8 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 // Joined runs: sums of 8 codes below 16 times a byte are words (kSpanZero); totals may wrap around on their
 // way, and are within 4 * 16384 * 8128 < 2^31 in the end.
 //
-// live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits, joined: two) + q; three:
+// live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits, joined: two) + q;
+// three:
 //       + 256, joined: + what second sums start with
 class QkFours : public Emitter {
 public:
@@ -53,8 +54,7 @@ public:
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
         if (form_.digits == 3) vmovups(base_ = vec("digit's base"), splat(256));
-        if (form_.joins_runs)
-            vmovups(base_ = vec("second sums' start"), splat_bits(kSpanZero));
+        if (form_.joins_runs) vmovups(base_ = vec("second sums' start"), splat_bits(kSpanZero));
         loader_->hold(spare(rows_a_pass()));
         Label each_turn;
         L(each_turn);

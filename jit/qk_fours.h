@@ -34,8 +34,8 @@ struct FoursForm {
     bool runs_share_scale = false;
     // The same of two parts: the runs of a lane, one dword each, are added up in whole numbers. Factors are
     // words, that of an even j above that of the next, and in the end one float for the row, their unit. A
-    // lane starts with -sum over its runs of factor * (zero * the sum of the run's bytes + kSpanZero where j is
-    // odd).
+    // lane starts with -sum over its runs of factor * (zero * the sum of the run's bytes + kSpanZero where j
+    // is odd).
     bool joins_runs = false;
 
     int runs() const { return 4 / run; }  // of a chunk

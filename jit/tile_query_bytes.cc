@@ -9,7 +9,9 @@ namespace {
 class TileQueryOrdered : public TileQuery {
 protected:
     TileQueryOrdered(const RowKey& key, int digits)
-        : TileQuery(key), form_(key.format, digits, *key.target), order_(byte_tile_order(key.format, key.dim)) {}
+        : TileQuery(key),
+          form_(key.format, digits, *key.target),
+          order_(byte_tile_order(key.format, key.dim)) {}
 
     void emit_parts() {
         mov(numbers_, stride_);

@@ -55,8 +55,8 @@ double tile_word_cycles(const jit::RowKey& key, const Shared& of_group) {
     return cycles(*key.target, 1 + of_group.multiplications * groups, addition + of_group.others * groups);
 }
 
-// Half a dot product of bytes, and an FMA for each span and each part; or for two spans a dot product of words,
-// a shift and an or, and for each part a conversion, too.
+// Half a dot product of bytes, and an FMA for each span and each part; or for two spans a dot product of
+// words, a shift and an or, and for each part a conversion, too.
 double tile_byte_cycles(const jit::RowKey& key) {
     const jit::ByteTileForm form(key.format, 1, *key.target);
     const double spans = 2. / jit::kByteTileSpan, parts = 2. / form.part;
@@ -120,8 +120,7 @@ double cycles_of_fours(jit::RowKey key, jit::Products products) {
     const jit::FoursForm form(key);
     const double codes = 3 + 3 * (form.parts - 1), runs = form.runs() / 4.;
     if (form.joins_runs)
-        return form.chunks *
-               cycles(*key.target, key.rows * (form.parts + .75), codes + .5 + key.rows * 1.25);
+        return form.chunks * cycles(*key.target, key.rows * (form.parts + .75), codes + .5 + key.rows * 1.25);
     const double scaling = form.runs_share_scale ? 1. / form.runs() : 1;
     const double multiplications = scaling + (form.digits == 2 ? 0 : 1), others = form.digits == 1 ? 1 : 3;
     return form.chunks * cycles(*key.target, key.rows * (form.parts * form.digits + runs * multiplications),

@@ -104,7 +104,9 @@ TEST(KernelsPanels, QuickRowsAndColumns) {
 class RoundedQuery {
 public:
     RoundedQuery(const jit::RowKey& key, Flush flush)
-        : key_(key), lanes_(key.target->lanes()), form_(key.format, std::max(1, key.query_bytes()), *key.target) {
+        : key_(key),
+          lanes_(key.target->lanes()),
+          form_(key.format, std::max(1, key.query_bytes()), *key.target) {
         Random random(key.dim);
         for (int i = 0; i < key.dim * lanes_; ++i)
             columns_.push_back(random.normal() * (i % 7 == 0 ? 100.f : 1.f));
@@ -123,7 +125,9 @@ public:
     void check() const {
         for (int r = 0; r < lanes_; ++r)
             for (int d = 0; d < key_.dim; ++d)
-                key_.bytes()         ? form_.joins ? check_joined(r, d) : check_byte(r, d) : form_.digits > 1 ? check_digits(r, d) : check_half(r, d);
+                key_.bytes()       ? form_.joins ? check_joined(r, d) : check_byte(r, d)
+                      : form_.digits > 1 ? check_digits(r, d)
+                                   : check_half(r, d);
         for (int i = 0; i < int(query_.size() / 4); ++i)
             if (i % (2 * lanes_) >= lanes_) {
                 ASSERT_EQ(query_.as<uint32_t>()[i], 0x77777777u);

@@ -124,8 +124,7 @@ RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flus
 // A query row of joined runs (FoursForm::joins_runs), dword by dword.
 class JoinedRow {
 public:
-    JoinedRow(const jit::FoursForm& form, int dim, float* row)
-        : form_(form), row_(row) {
+    JoinedRow(const jit::FoursForm& form, int dim, float* row) : form_(form), row_(row) {
         for (int d = 0; d < dim; ++d) top_ = std::max(top_, std::fabs(row[d]));
     }
     float unit() const { return top_ * (1.f / (127 * jit::kLargestFactor)); }
@@ -145,8 +144,7 @@ public:
         int64_t sum = 0;
         for (size_t i = 0; i < elements.size(); ++i) {
             const int d = elements[i];
-            const int byte =
-                d < 0 ? 0 : int(std::lrint(double(row_[d]) / (double(unit()) * double(factor))));
+            const int byte = d < 0 ? 0 : int(std::lrint(double(row_[d]) / (double(unit()) * double(factor))));
             sum += byte;
             const size_t vector = size_t(chunk * 4 + j) * size_t(form_.parts) + i / 4;
             for (size_t key = 0; key < 4; ++key)
@@ -181,8 +179,7 @@ RoundedQuery to_joined_fours(const jit::RowKey& key, int rows, float* query, Flu
             for (int quarter = 0; quarter < form.lanes / 4; ++quarter) {
                 int64_t start = 0;
                 for (int j = 0; j < 4; ++j)
-                    start +=
-                        row.take(chunk, quarter, j, &bytes[r * of_bytes], &factors[r * of_factors]);
+                    start += row.take(chunk, quarter, j, &bytes[r * of_bytes], &factors[r * of_factors]);
                 for (size_t k = 0; k < 4; ++k)
                     starts[(r * size_t(form.starts()) + size_t(chunk)) * lanes + size_t(4 * quarter) + k] =
                         int32_t(start);
@@ -198,8 +195,7 @@ RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush
     const bool tokens = token_block_info(key.format.type) != nullptr;
     if (tokens && key.products != jit::Products::floats && !key.words())
         return rounded_token_query(key, rows, query, flush);
-    if (takes_fours(key) && jit::FoursForm(key).joins_runs)
-        return to_joined_fours(key, rows, query, flush);
+    if (takes_fours(key) && jit::FoursForm(key).joins_runs) return to_joined_fours(key, rows, query, flush);
     if (takes_fours(key)) return to_fours(key, rows, query, flush);
     if (key.bytes()) return to_bytes(key, rows, query, flush);
     if (key.words()) return to_words(key, rows, query, flush);
