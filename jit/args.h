@@ -37,11 +37,11 @@ constexpr float kLargestWord = 32767, kLeastTop = 1e-30f;
 constexpr float kLeastShare = 1 / 1024.f;
 // The largest number of so many digits, w = 256 * high + low or 256 * (256 * high + middle) + low, all signed
 // bytes; a little below what they hold, as a float that is brought to it may be rounded up.
-// Factors of the runs of a query row of bytes as whole numbers, at most this one: in units of the row's
-// largest number / 127 / it.
-constexpr int kLargestFactor = 16384;
 constexpr int largest_digits(int digits) { return 127 << 8 * (digits - 1); }
 constexpr float kLargestOfThree = float(largest_digits(3));
+// Factors of a query row's bytes as whole numbers, in units of the row's largest number / 127 / this one,
+// which they are at most, but for a rounding.
+constexpr int kLargestFactor = 16384;
 
 // Kernels of adjacent rows (RowKey::adjacent) take of each list of rows the first address alone.
 struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32
@@ -225,7 +225,7 @@ struct TileQueryArgs {     // columns -> what the products of keys take that are
     const float* columns;  // [D][L]
     void* query;           // as TileQkArgs::query, of L rows
     int64_t stride;        // bytes
-    float* factors;        // [L] of words, two and three bytes, written
+    float* factors;        // [L] of words, two and three bytes, joined spans, written
 };
 
 struct TileBiasArgs {         // scores + rows of an additive mask, in log2 units

@@ -122,8 +122,8 @@ ByteTileForm::ByteTileForm(const quire_format& format, int query_digits, const T
     const bool whole = digits == 3 && is_of_nibbles(format);
     part = std::gcd(scale_group(format), whole ? 32 : kWidestPart);
     sums = digits == 3 && !whole ? 2 : 1;
-    joins =
-        digits == 1 && is_of_nibbles(format) && target.vector_bits == 512 && part % (2 * kByteTileSpan) == 0;
+    const bool four_pipes = target.vector_bits == 512 && target.bf16;  // as src/precision.cc counts
+    joins = digits == 1 && is_of_nibbles(format) && four_pipes && part % (2 * kByteTileSpan) == 0;
     numbers = joins ? 1 + part / (2 * kByteTileSpan) : digits == 1 ? 1 + 2 * part / kByteTileSpan : sums;
 }
 

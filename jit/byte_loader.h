@@ -37,8 +37,9 @@ constexpr int kByteTileSpan = 8;
 struct ByteTileForm {
     ByteTileForm(const quire_format& format, int query_digits, const Target& target);
     int digits;
-    // Of one digit: spans are added up in whole numbers, two by two (as FoursForm::joins_runs). Numbers of a
-    // part are then what it starts with, and its factors, words of two spans a lane, the first one above.
+    // Of one digit, where a processor has four pipes: spans are added up in whole numbers, two by two (as
+    // FoursForm::joins_runs). Numbers of a part are then what it starts with, and its factors, words of two
+    // spans a lane, the first one above.
     bool joins;
     int part;     // of a group, what is added up before it is scaled: elements, a power of two
     int sums;     // in int32: of all digits, or of the first two and the last

@@ -168,22 +168,26 @@ TEST(AttentionNan, Query) {
     }
 }
 
-// Both of tiles at `medium`, with 8-bit products where the target has them.
+// Both of decode and of tiles at `medium`, with 8-bit products where the target has them.
 TEST(AttentionNan, QuickMedium) {
     Random random(35);
-    for (const quire_format& format : {quantised(QUIRE_INT8, 32, QUIRE_F32), plain_format(QUIRE_Q4_0)}) {
-        Case c = shapes(format)[2];
-        c.D = c.Dv = 64;
-        c.precision = QUIRE_PRECISION_MEDIUM;
-        c.sequences = {{9, 40}, {20, 61}};
-        for (const float wrong : {NAN, INFINITY, -INFINITY}) {
-            Tensors keys(c), queries(c);
-            const Position at = draw(c, &random);
-            keys.key.poison(keys.slot(at.b, at.t), at.head, wrong);
-            check(keys, {&best_target()});
-            const int h = int(random.below(c.H)), d = int(random.below(c.D));
-            store_number(c.type, element(queries.query_view, random.below(c.n()), h), d, wrong);
-            check(queries, {&best_target()});
+    for (const quire_format& format : {quantised(QUIRE_INT8, 32, QUIRE_F32), plain_format(QUIRE_Q4_0),
+                                       quantised(QUIRE_INT4, 32, QUIRE_F16)}) {
+        for (const bool decodes : {false, true}) {
+            Case c = shapes(format)[2];
+            c.D = c.Dv = 64;
+            c.precision = QUIRE_PRECISION_MEDIUM;
+            c.sequences = {{9, 40}, {20, 61}};
+            if (decodes) c.sequences = {{1, 40}, {2, 161}};
+            for (const float wrong : {NAN, INFINITY, -INFINITY}) {
+                Tensors keys(c), queries(c);
+                const Position at = draw(c, &random);
+                keys.key.poison(keys.slot(at.b, at.t), at.head, wrong);
+                check(keys, {&best_target()});
+                const int h = int(random.below(c.H)), d = int(random.below(c.D));
+                store_number(c.type, element(queries.query_view, random.below(c.n()), h), d, wrong);
+                check(queries, {&best_target()});
+            }
         }
     }
 }

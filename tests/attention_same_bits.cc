@@ -42,11 +42,14 @@ std::vector<Case> bases() {
     high.precision = QUIRE_PRECISION_HIGH;
     Case medium = base(quantised(QUIRE_INT8, 32, QUIRE_F16), plain_format(QUIRE_F16));
     medium.precision = QUIRE_PRECISION_MEDIUM;
+    Case nibbles = base(quantised(QUIRE_INT4, 32, QUIRE_F16), quantised(QUIRE_INT4, 32, QUIRE_F16));
+    nibbles.precision = QUIRE_PRECISION_MEDIUM;
     Case blocks = base(quantised(QUIRE_INT8_B16, 8, QUIRE_F16), quantised(QUIRE_INT4_B16, 16, QUIRE_F16));
     blocks.precision = QUIRE_PRECISION_HIGH;
     return {high,
             blocks,
             medium,
+            nibbles,
             base(plain_format(QUIRE_F32), plain_format(QUIRE_F32)),
             base(quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, 16, QUIRE_F16)),
             alibi,
@@ -103,9 +106,11 @@ TEST(AttentionSameBits, QuickThreads) {
     check_ways({c}, {&best_target()});
     c.sequences = {{1, 20}, {3, 30}};
     check_ways({c}, {find_target("portable")});
-    Case medium = bases()[2];
-    medium.sequences = {{1, 70}, {20, 40}};
-    check_ways({medium}, {&best_target()});
+    for (const int of_medium : {2, 3}) {
+        Case medium = bases()[size_t(of_medium)];
+        medium.sequences = {{1, 70}, {20, 40}};
+        check_ways({medium}, {&best_target()});
+    }
 }
 
 // Many small items: threads take them in a different order each time.

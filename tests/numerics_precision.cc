@@ -219,6 +219,10 @@ TEST(NumericsPrecision, QuickKeysOfTiles) {
     EXPECT_EQ(products("avx512_vnni", of_group(32), QUIRE_PRECISION_HIGH), jit::Products::words);
     EXPECT_EQ(products("avx2_vnni", of_group(32), QUIRE_PRECISION_HIGH), jit::Products::words);
     EXPECT_EQ(products("avx512_vnni", of_group(8), medium), jit::Products::bytes);
+    for (const char* target : {"avx2_vnni", "avx512_vnni", "avx512_vnni_bf16"})
+        for (const quire_format& format : {quantised(QUIRE_INT4, 32, QUIRE_F16),
+                                           quantised(QUIRE_INT4, 128, QUIRE_F16), plain_format(QUIRE_Q4_0)})
+            EXPECT_EQ(products(target, format, medium), jit::Products::bytes) << target;
     EXPECT_EQ(products("avx2_vnni", of_group(8), medium), jit::Products::bytes);
     EXPECT_EQ(products("avx512_vnni", of_group(4), medium), jit::Products::floats);
     EXPECT_EQ(products("avx2", of_group(32), medium), jit::Products::words);
