@@ -204,6 +204,9 @@ public:
     void dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
     // d = the words of int32 lanes that fit 16 bits; clobbers high.
     void join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high);
+    // Moves the lower word of every lane up, and `low`, words from 0 on, in its place. (A rotation would do
+    // both at once, and on Zen 4 takes the place of a product.)
+    void raise_words(const Vec& v, const Vec& low);
     // The same of n <= 2 * lanes() bytes, in two vectors: lane i of `which` is byte pair_byte(which, i).
     void load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n);
     int pair_byte(int which, int lane) const;

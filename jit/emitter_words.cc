@@ -133,6 +133,11 @@ void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak
     vmovups(d, high);
 }
 
+void Emitter::raise_words(const Vec& v, const Vec& low) {
+    vpslld(v, v, 16);
+    bit_or(v, v, low);
+}
+
 void Emitter::join_bfloats(const Vec& d, const Vec& low, const Vec& high) { vcvtne2ps2bf16(d, high, low); }
 
 void Emitter::pair_bfloats(const Vec& d, const Vec& low, const Vec& high) {

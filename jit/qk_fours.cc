@@ -253,7 +253,8 @@ private:
         for (int pair = 0; pair < 2; ++pair) {
             for (const Vec& v : sums) zero(v);
             for (int i = 0; i < 2 * form_.parts; ++i) {
-                if (i == form_.parts) emit_second(sums);
+                if (i == form_.parts)
+                    for (const Vec& v : sums) raise_words(v, base_);
                 emit_dots(sums, codes, 2 * pair * form_.parts + i, vector, 0);
             }
             Temp factor(*this, "factors");
@@ -266,14 +267,6 @@ private:
         }
         free(sums);
         free(totals);
-    }
-
-    // (A rotation would do both, and take the place of a product on Zen 4.)
-    void emit_second(const std::vector<Vec>& sums) {
-        for (const Vec& v : sums) {
-            vpslld(v, v, 16);
-            bit_or(v, v, base_);
-        }
     }
 
     RegExp factors_at(int row, int vector) const {

@@ -182,8 +182,7 @@ private:
         vcvtdq2ps(inverse, top);
         vdivps(inverse, inverse_, inverse);
         swap_lanes(next, top, 4);
-        vpslld(top, top, 16);
-        bit_or(top, top, next);
+        join_words(top, next, top);
         for (int pair = 0; pair < 2; ++pair)
             vextractf32x4(ptr[factors_ + pair * vec_bytes() + 16 * quarter], Xbyak::Zmm(top.getIdx()),
                           uint8_t(2 * pair));
@@ -210,8 +209,7 @@ private:
         Temp total(*this, "total"), start(*this, "start");
         zero(total);
         for (size_t pair = 0; pair < 2; ++pair) {
-            vpslld(sums[2 * pair], sums[2 * pair], 16);
-            bit_or(sums[2 * pair], sums[2 * pair], sums[2 * pair + 1]);
+            join_words(sums[2 * pair], sums[2 * pair + 1], sums[2 * pair]);
             dot_words(total, sums[2 * pair], ptr[factors_ + pair * size_t(vec_bytes())]);
         }
         zero(start);

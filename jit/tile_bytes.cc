@@ -1,7 +1,5 @@
 #include "jit/tile_bytes.h"
 
-#include <algorithm>
-
 #include "jit/byte_loader.h"
 #include "jit/tile_code_bytes.h"
 #include "jit/tile_digits.h"
@@ -27,7 +25,7 @@ public:
 
 private:
     // Half the registers hold no scores beside two sums.
-    static bool keeps_scores(const RowKey& key) { return key.target->vector_bits == 512; }
+    static bool keeps_scores(const RowKey& key) { return key.target->num_vecs() > 16; }
 
     void emit_begin() override {
         if (scores_.empty()) TileQkBytes::emit_begin();
@@ -62,15 +60,12 @@ private:
     }
 
     void emit_scaled(int group) {
+        if (!scores_.empty()) return add_scaled(scores_, sums_, group, 1, [](size_t) {});
         for (int n = 0; n < n_; ++n) {
             Temp scale(*this, "scale");
             load_scale(scale, n, group);
             for (int w = 0; w < vecs_; ++w) {
                 const Vec& sum = sums_[size_t(n * vecs_ + w)];
-                if (!scores_.empty()) {
-                    vfmadd231ps(scores_[size_t(n * vecs_ + w)], sum, scale);
-                    continue;
-                }
                 vfmadd213ps(sum, scale, ptr[score_at(n, w)]);
                 vmovups(ptr[score_at(n, w)], sum);
             }
@@ -84,9 +79,9 @@ private:
 
 // total[n][w] = start[part][w]
 // for each pair of spans of it:                                                      emit_pair
-//   acc[n][w] = dot products of each, a word; of the second from 0 on, so that it borrows nothing from the
-//   first total[n][w] += sum of both words * factors[pair][w]
-// scores[key + n][w] += total[n][w], as a number, * scale[key + n][group]            emit_scaled
+//   acc[n][w] = dot products of each, a word (kSpanZero)
+//   total[n][w] += sum of both words * factors[pair][w]
+// scores[key + n][w] += total[n][w], as a number, * scale[key + n][group]            add_scaled
 //
 // Starts make the codes signed, and take out what sums begin with.
 class TileQkJoined : public TileQkBytes {
@@ -109,40 +104,22 @@ private:
             emit_pair(first, pair);
             ask_ahead(2 * kByteTileSpan / 4);
         }
-        emit_scaled(first / scale_group(key_.format));
+        add_scaled(sums_, totals_, first / scale_group(key_.format), 1,
+                   [&](size_t i) { vcvtdq2ps(totals_[i], totals_[i]); });
     }
 
     void emit_pair(int first, int pair) {
         for (const Vec& v : acc_) zero(v);
         for (int i = 0; i < 2 * kByteTileSpan; i += 4) {
             const int element = first + 2 * pair * kByteTileSpan + i;
-            if (i == kByteTileSpan) emit_second();
+            if (i == kByteTileSpan)
+                for (const Vec& v : acc_) raise_words(v, base_);
             emit_four(acc_, query_ + element / 4 * panel_bytes(), element_ + element);
         }
         for (int w = 0; w < vecs_; ++w) {
             const Vec& factors = rows_[0];  // of no more use
             vmovups(factors, number_at(first, 1 + pair, w));
             for (int n = 0; n < n_; ++n) dot_words(totals_[size_t(n * vecs_ + w)], acc(n, w), factors);
-        }
-    }
-
-    // (A rotation would do both, and take the place of a product on Zen 4.)
-    void emit_second() {
-        for (const Vec& v : acc_) {
-            vpslld(v, v, 16);
-            bit_or(v, v, base_);
-        }
-    }
-
-    void emit_scaled(int group) {
-        for (int n = 0; n < n_; ++n) {
-            Temp scale(*this, "scale");
-            load_scale(scale, n, group);
-            for (int w = 0; w < vecs_; ++w) {
-                const Vec& total = totals_[size_t(n * vecs_ + w)];
-                vcvtdq2ps(total, total);
-                vfmadd231ps(sums_[size_t(n * vecs_ + w)], total, scale);
-            }
         }
     }
 

@@ -41,6 +41,21 @@ protected:
         }
     }
 
+    // scores += sums * the group's scale * units, where sums[i] is a number once to_number(i) is emitted.
+    template <typename ToNumber>
+    void add_scaled(const std::vector<Vec>& scores, const std::vector<Vec>& sums, int group, float units,
+                    const ToNumber& to_number) {
+        for (int n = 0; n < n_; ++n) {
+            Temp scale(*this, "scale");
+            load_scale(scale, n, group);
+            if (units != 1) vmulps(scale, scale, splat(units));
+            for (size_t i = size_t(n * vecs_); i < size_t((n + 1) * vecs_); ++i) {
+                to_number(i);
+                vfmadd231ps(scores[i], sums[i], scale);
+            }
+        }
+    }
+
     // Scores that are in registers, into memory.
     void store_scores(const std::vector<Vec>& scores) {
         for (int n = 0; n < n_; ++n)

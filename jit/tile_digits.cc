@@ -74,17 +74,11 @@ private:
     }
 
     void emit_scaled(int group) {
-        for (int n = 0; n < n_; ++n) {
-            Temp scale(*this, "scale");
-            load_scale(scale, n, group);
-            for (int w = 0; w < vecs_; ++w) {
-                const Vec& high = high_[size_t(n * vecs_ + w)];
-                vpslld(high, high, 8);
-                vpaddd(acc(n, w), acc(n, w), high);
-                vcvtdq2ps(acc(n, w), acc(n, w));
-                vfmadd231ps(sums_[size_t(n * vecs_ + w)], acc(n, w), scale);
-            }
-        }
+        add_scaled(sums_, acc_, group, 1, [&](size_t i) {
+            vpslld(high_[i], high_[i], 8);
+            vpaddd(acc_[i], acc_[i], high_[i]);
+            vcvtdq2ps(acc_[i], acc_[i]);
+        });
     }
 
     void emit_end() override { store_scaled(sums_); }
@@ -178,15 +172,7 @@ private:
     }
 
     void emit_scores(int group, float units) {
-        for (int n = 0; n < n_; ++n) {
-            Temp scale(*this, "scale");
-            load_scale(scale, n, group);
-            if (units != 1) vmulps(scale, scale, splat(units));
-            for (int w = 0; w < vecs_; ++w) {
-                vcvtdq2ps(acc(n, w), acc(n, w));
-                vfmadd231ps(sums_[size_t(n * vecs_ + w)], acc(n, w), scale);
-            }
-        }
+        add_scaled(sums_, acc_, group, units, [&](size_t i) { vcvtdq2ps(acc_[i], acc_[i]); });
     }
 
     void emit_end() override { store_scaled(sums_); }

@@ -172,9 +172,8 @@ private:
         emit_span(first, factors, sums);
         emit_span(first + kByteTileSpan, factor, sum);
         vpaddd(sum, sum, splat_bits(kSpanZero));
-        for (const Vec* v : {&*factors, &*sums}) vpslld(*v, *v, 16);
-        bit_or(factors, factors, factor);
-        bit_or(sums, sums, sum);
+        join_words(factors, factor, factors);
+        join_words(sums, sum, sums);
         emit_number(factors);
         dot_words(start, sums, *factors);
     }
