@@ -13,8 +13,7 @@ class Prefetch {
 public:
     Prefetch(Emitter& e, const RowKey& key)
         : e_(e),
-          again_(key.adjacent && key.target->vector_bits == 512 && has_words(key.format) &&
-                 key.row_bytes() >= 2 * kLine),
+          again_(key.adjacent && key.target->vector_bits == 512 && has_words(key.format)),
           row_bytes_(key.row_bytes()),
           scale_bytes_(key.scale_bytes()),  // scales in the rows come with them
           rows_(e, key, row_bytes_, "next rows"),
@@ -59,34 +58,21 @@ public:
     }
 
     // Whether a kernel is to ask again(). Where it takes longer than memory does, that costs and gains
-    // nothing: numbers in floats, rows of a line (docs/performance.md).
+    // nothing: numbers in floats (docs/performance.md).
     bool asks_again() const { return again_; }
 
     // Of adjacent rows that the kernel itself will read, into the first-level cache: `some` asked for them
     // when the processor may have had as many misses under way as it can track. `list`: this turn's rows;
-    // `left`: keys from them on; `count`: address of the keys of the block, where what lies behind them is to
-    // be asked for, too: the next rows, which move with the list's. Clobbers rax.
-    void again(const RowList& list, const Gpr& left, const RegExp* count, int rows, int part, int parts) {
+    // `left`: keys from them on. Clobbers rax.
+    void again(const RowList& list, const Gpr& left, int rows, int part, int parts) {
         const int total = lines_of(rows * row_bytes_);
-        for (const int ahead : {kBlock * 3 / 4, kBlock * 3 / 8}) {
-            Label own, found, done;
-            e_.cmp(left, ahead);
-            if (count == nullptr) {
-                e_.jbe(done, e_.T_NEAR);
-            } else {
-                e_.ja(own);
-                e_.cmp(e_.qword[*count], kBlock);
-                e_.jne(done, e_.T_NEAR);
-                e_.lea(e_.rax, e_.ptr[rows_.here() - (kBlock - ahead) * row_bytes_]);
-                e_.jmp(found);
-            }
-            e_.L(own);
-            e_.lea(e_.rax, e_.ptr[list.here() + ahead * row_bytes_]);
-            e_.L(found);
-            for (int i = part * total / parts; i < (part + 1) * total / parts; ++i)
-                e_.prefetcht0(e_.ptr[e_.rax + i * kLine]);
-            e_.L(done);
-        }
+        Label done;
+        e_.cmp(left, kAgain);
+        e_.jbe(done, e_.T_NEAR);
+        e_.lea(e_.rax, e_.ptr[list.here() + kAgain * row_bytes_]);
+        for (int i = part * total / parts; i < (part + 1) * total / parts; ++i)
+            e_.prefetcht0(e_.ptr[e_.rax + i * kLine]);
+        e_.L(done);
     }
 
 private:
@@ -134,6 +120,7 @@ private:
     }
 
     static constexpr int kLine = 64;
+    static constexpr int kAgain = kBlock / 4;  // rows
     static int lines_of(int bytes) { return (bytes + kLine - 1) / kLine; }
 
     Emitter& e_;

@@ -43,9 +43,9 @@ void PvPasses::emit_pass(const Pass& pass) {
     Label each_turn;
     L(each_turn);
     if (prefetches(pass)) emit_prefetches(pass);
-    // Later passes read the same rows; the next ones have not all been asked for.
+    // Later passes read the same rows.
     if (pass.row == 0 && pass.vec == 0 && prefetch_.asks_again())
-        prefetch_.again(rows_, count_, nullptr, kUnroll, 0, 1);
+        prefetch_.again(rows_, count_, kUnroll, 0, 1);
     emit_turn(acc, pass);
     add(weights_, turn_bytes());
     rows_.move(kUnroll);

@@ -128,8 +128,7 @@ private:
     void emit_prefetches(int chunk) {
         prefetch_.some(kKeys, chunk, form_.chunks);
         if (!prefetch_.asks_again()) return prefetch_.soon(rows_, kKeys, chunk, form_.chunks);
-        const RegExp count = args() + offsetof(QkArgs, count);
-        prefetch_.again(rows_, count_, &count, kKeys, chunk, form_.chunks);
+        prefetch_.again(rows_, count_, kKeys, chunk, form_.chunks);
     }
 
     std::vector<Vec> emit_keys(int chunk, int four) {
