@@ -19,6 +19,15 @@ inline const char* products_name(Products products) {
     return kNames[int(products)];
 }
 
+// Where the rows of a block lie, and their scales (decode): anywhere; in runs of kKeyPadding side by side;
+// all side by side, without a gap.
+enum class Placement { listed, runs, adjacent };
+
+inline const char* placement_name(Placement placement) {
+    constexpr const char* kNames[] = {"", "_runs", "_adjacent"};
+    return kNames[int(placement)];
+}
+
 // Query rows that decode kernels have registers for, and gain by.
 inline int most_decode_rows(const Target& target) { return target.vector_bits == 512 ? kMaxDecodeRows : 12; }
 
@@ -29,14 +38,13 @@ struct RowKey {
     int dim;   // D or Dv
     int rows;  // query rows (decode, tile_pv_rows), vectors of them (tiles); 0 where it does not matter
     Products products = Products::floats;
-    // The rows of a block follow each other without a gap, and so do their scales (decode).
-    bool adjacent = false;
+    Placement placement = Placement::listed;
 
     std::string name(const char* stage) const {
         std::string text = std::string(stage) + "_d" + std::to_string(dim);
         if (rows != 0) text += "_r" + std::to_string(rows);
         text += "_" + format_name(format) + products_name(products);
-        return text + (adjacent ? "_adjacent_" : "_") + target->name;
+        return text + placement_name(placement) + "_" + target->name;
     }
     bool words() const { return products == Products::words; }
     bool bytes() const { return products == Products::bytes; }

@@ -102,10 +102,10 @@ Status make_row_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernel
     return make_block_pv(cache, values, &kernels->listed);
 }
 
-// Where rows need no list.
-Status make_adjacent(CodeCache& cache, RowKey keys, RowKey values, BlockKernels* kernels) {
+Status make_side_by_side(CodeCache& cache, RowKey keys, RowKey values, Placement placement,
+                         BlockKernels* kernels) {
     if (token_block_info(keys.format.type) || token_block_info(values.format.type)) return {};
-    keys.adjacent = values.adjacent = true;
+    keys.placement = values.placement = placement;
     QUIRE_TRY(make_block_qk(cache, keys, kernels));
     return make_block_pv(cache, values, kernels);
 }
@@ -122,12 +122,12 @@ std::string tile_name(const char* stage, const TileKey& key) {
 }  // namespace
 
 Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
-                           DecodeKernels* kernels) {
+                           Placement placement, DecodeKernels* kernels) {
     QUIRE_TRY(token_block_info(keys.format.type) ? make_token_qk(cache, keys, kernels)
                                                  : make_row_qk(cache, keys, kernels));
     QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, values, kernels)
                                                    : make_row_pv(cache, values, kernels));
-    QUIRE_TRY(make_adjacent(cache, keys, values, &kernels->adjacent));
+    QUIRE_TRY(make_side_by_side(cache, keys, values, placement, &kernels->side_by_side));
     kernels->of_block = values.words();
     const SoftmaxKey softmax{keys.target, scores, kernels->of_block};
     return make(

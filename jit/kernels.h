@@ -31,9 +31,9 @@ struct BlockKernels {                             // what reads the rows of a bl
     Kernel<PvArgs> pv;
 };
 
-struct DecodeKernels {      // few query rows against a block of cache rows; for one number of rows
-    BlockKernels listed;    // any rows
-    BlockKernels adjacent;  // RowKey::adjacent; empty where a side has blocks of tokens
+struct DecodeKernels {          // few query rows against a block of cache rows; for one number of rows
+    BlockKernels listed;        // any rows
+    BlockKernels side_by_side;  // rows of a placement; empty where a side has blocks of tokens
     Products query = Products::floats;   // what qk takes
     Kernel<QueryFoursArgs> query_fours;  // empty where that is not of fours
     bool of_block = false;               // SoftmaxKey::of_block
@@ -41,8 +41,9 @@ struct DecodeKernels {      // few query rows against a block of cache rows; for
     Kernel<WeightsArgs> weights;  // empty where pv takes probabilities
 };
 
+// placement: of rows that lie side by side: runs or adjacent.
 Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
-                           DecodeKernels* kernels);
+                           Placement placement, DecodeKernels* kernels);
 
 struct TileKernels {  // query rows in the lanes; for one width of panel
     Kernel<TileQkArgs> qk;

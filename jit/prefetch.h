@@ -13,7 +13,8 @@ class Prefetch {
 public:
     Prefetch(Emitter& e, const RowKey& key)
         : e_(e),
-          again_(key.adjacent && key.target->vector_bits == 512 && has_words(key.format)),
+          again_(key.placement != Placement::listed && key.target->vector_bits == 512 &&
+                 has_words(key.format)),
           row_bytes_(key.row_bytes()),
           scale_bytes_(key.scale_bytes()),  // scales in the rows come with them
           rows_(e, key, row_bytes_, "next rows"),
@@ -61,17 +62,17 @@ public:
     // nothing: numbers in floats (docs/performance.md).
     bool asks_again() const { return again_; }
 
-    // Of adjacent rows that the kernel itself will read, into the first-level cache: `some` asked for them
-    // when the processor may have had as many misses under way as it can track. `list`: this turn's rows;
-    // `left`: keys from them on. Clobbers rax.
+    // Of rows side by side that the kernel itself will read, into the first-level cache: `some` asked for
+    // them when the processor may have had as many misses under way as it can track. `list`: this turn's
+    // rows; `left`: keys from them on. Clobbers rax.
     void again(const RowList& list, const Gpr& left, int rows, int part, int parts) {
         const int total = lines_of(rows * row_bytes_);
         Label done;
         e_.cmp(left, kAgain);
         e_.jbe(done, e_.T_NEAR);
-        e_.lea(e_.rax, e_.ptr[list.here() + kAgain * row_bytes_]);
+        const RegExp ahead = list.at(kAgain, e_.rax);
         for (int i = part * total / parts; i < (part + 1) * total / parts; ++i)
-            e_.prefetcht0(e_.ptr[e_.rax + i * kLine]);
+            e_.prefetcht0(e_.ptr[ahead + i * kLine]);
         e_.L(done);
     }
 
@@ -88,7 +89,7 @@ private:
     };
     // Listed rows one by one, each with its scales: where they share few sets of the caches that was faster.
     Share share_of(int rows, int part, int parts) const {
-        const int turns = rows_.adjacent() ? 1 : rows;
+        const int turns = rows_.side_by_side() ? 1 : rows;
         const int codes = lines(rows_, rows, row_bytes_) / turns,
                   scales = lines(scales_, rows, scale_bytes_) / turns;
         const int total = turns * (codes + scales);
@@ -105,17 +106,20 @@ private:
         }
     }
 
-    // Adjacent rows are one piece of memory, whose last line may be that of the rows behind it.
+    // Rows side by side are one piece of memory, whose last line may be that of the rows behind it.
     static int lines(const RowList& list, int rows, int bytes) {
-        return list.adjacent() ? lines_of(rows * bytes) : rows * lines_of(bytes);
+        return list.side_by_side() ? lines_of(rows * bytes) : rows * lines_of(bytes);
+    }
+    RegExp address_of(const RowList& list, const Line& at) {
+        if (list.adjacent()) return list.here() + at.behind * at.bytes + at.line * kLine;
+        // Of a run the address of its first row here serves all, of a list each row has its own.
+        const int row = list.side_by_side() ? 0 : at.line / lines_of(at.bytes);
+        const int of_row = at.line - row * lines_of(at.bytes);
+        if (of_row == 0 || at.is_first) list.at(at.behind + row, e_.rax);
+        return e_.rax + of_row * kLine;
     }
     void line(const RowList& list, const Line& at, bool near) {
-        RegExp address = list.here() + at.behind * at.bytes + at.line * kLine;
-        if (!list.adjacent()) {
-            const int row = at.line / lines_of(at.bytes), of_row = at.line % lines_of(at.bytes);
-            if (of_row == 0 || at.is_first) list.at(at.behind + row, e_.rax);
-            address = e_.rax + of_row * kLine;
-        }
+        const RegExp address = address_of(list, at);
         near ? e_.prefetcht0(e_.ptr[address]) : e_.prefetcht1(e_.ptr[address]);
     }
 

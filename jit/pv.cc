@@ -52,7 +52,7 @@ private:
         stage("key " + std::to_string(key));
         const std::vector<Vec> v = vecs("v", pass.width);
         emit_values(v, key, pass, [&] {
-            const RegExp row = rows_.at(key, row_);
+            const RegExp row = rows_.in_turn(key, row_);
             for (int w = 0; w < pass.width; ++w) emit_load(v[size_t(w)], pass.vec + w, row, key);
         });
         for (int r = 0; r < pass.rows; ++r) {
@@ -127,7 +127,7 @@ private:
         stage("pair " + std::to_string(pair));
         const std::vector<Vec> v = vecs("v", pass.width);
         emit_values(v, pair, pass, [&] {
-            const RegExp first = rows_.at(2 * pair, row_), second = rows_.at(2 * pair + 1, second_);
+            const RegExp first = rows_.in_turn(2 * pair, row_), second = rows_.in_turn(2 * pair + 1, second_);
             for (int w = 0; w < pass.width; w += step())
                 loader_->load_values(&v[size_t(w)], pass.vec + w, first, second);
         });

@@ -46,6 +46,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     // Later passes read the same rows.
     if (pass.row == 0 && pass.vec == 0 && prefetch_.asks_again())
         prefetch_.again(rows_, count_, kUnroll, 0, 1);
+    rows_.turn(row_);
     emit_turn(acc, pass);
     add(weights_, turn_bytes());
     rows_.move(kUnroll);

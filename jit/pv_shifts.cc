@@ -110,7 +110,7 @@ private:
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int key = 0; key < kUnroll; ++key) {
             stage("key " + std::to_string(key));
-            const RegExp row = rows_.at(key, row_);
+            const RegExp row = rows_.in_turn(key, row_);
             for (int w = 0; w < pass.width; w += kFour) emit_four(acc, pass, key, w, row);
         }
         if (!folds_) add(scales_, key_.scales_stride() * 4 * kUnroll);
@@ -187,7 +187,7 @@ private:
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int pair = 0; pair < kUnroll / 2; ++pair) {
             stage("pair " + std::to_string(pair));
-            const RegExp first = rows_.at(2 * pair, row_), second = rows_.at(2 * pair + 1, second_);
+            const RegExp first = rows_.in_turn(2 * pair, row_), second = rows_.in_turn(2 * pair + 1, second_);
             for (int w = 0; w < pass.width; w += kFour) {
                 const std::vector<Vec> v = vecs("v", kFour);
                 const int vec = pass.vec + w, at = row_vec(vec) * vec_bytes();

@@ -97,6 +97,7 @@ private:
     RegExp scores_at(int row) const { return scores_ + row * kBlock * 4; }
 
     void emit_turn() {
+        rows_.turn(row_);
         for (int row = 0; row < key_.rows; row += rows_a_pass()) {
             const Pass pass = {row, std::min(rows_a_pass(), key_.rows - row)};
             Fours acc;  // [R'][F]
@@ -134,7 +135,7 @@ private:
     std::vector<Vec> emit_keys(int chunk, int four) {
         const std::vector<Vec> k = vecs("k", 4);
         for (int t = 0; t < 4; ++t) {
-            loader_->load_packed(k[size_t(t)], chunk, rows_.at(4 * four + t, row_));
+            loader_->load_packed(k[size_t(t)], chunk, rows_.in_turn(4 * four + t, row_));
         }
         transpose_dwords(k);
         return k;

@@ -29,7 +29,8 @@ public:
         Label each_turn;
         L(each_turn);
         row_.clear();
-        for (int i = 0; i < kUnroll; ++i) row_.push_back(rows_.at(i, address_[size_t(i)]));
+        rows_.turn(address_[0]);
+        for (int i = 0; i < kUnroll; ++i) row_.push_back(rows_.in_turn(i, address_[size_t(i)]));
         if (is_one_list())
             emit_list();
         else
@@ -50,7 +51,7 @@ private:
 
     // Scales of adjacent rows, written as they lie: whole vectors of a turn.
     bool is_one_list() const {
-        return rows_.adjacent() && !block_ && key_.groups() == key_.scales_stride() &&
+        return rows_.side_by_side() && !block_ && key_.groups() == key_.scales_stride() &&
                kUnroll * key_.groups() % lanes() == 0;
     }
     void emit_list() {

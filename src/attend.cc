@@ -1,6 +1,6 @@
 #include "src/attend.h"
 
-#include <emmintrin.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <cassert>
@@ -11,40 +11,55 @@
 namespace quire {
 namespace {
 
-// Addresses of n rows, `stride` bytes apart; two at a time, which compilers do not do with pointers, and four
-// times that a turn, as decode lists four addresses for each key.
-void list_rows(const char* row, int64_t stride, int64_t n, const char** out) {
+// Addresses of n rows, `stride` bytes apart: decode lists four for each key, and a compiler does one at a
+// time with pointers. Returns how many it wrote.
+__attribute__((target("avx2"))) int64_t list_in_fours(const char* row, int64_t stride, int64_t n,
+                                                      const char** out) {
     const auto at = reinterpret_cast<long long>(row);
-    const auto store = [&](int64_t i, __m128i pair) {
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), pair);
-    };
-    __m128i pair = _mm_set_epi64x(at + stride, at);
-    const __m128i step = _mm_set1_epi64x(2 * stride), two_steps = _mm_set1_epi64x(4 * stride),
-                  four_steps = _mm_set1_epi64x(8 * stride);
+    const __m256i step = _mm256_set1_epi64x(4 * stride), steps = _mm256_set1_epi64x(8 * stride);
+    __m256i four = _mm256_set_epi64x(at + 3 * stride, at + 2 * stride, at + stride, at);
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8, pair = _mm_add_epi64(pair, four_steps)) {
-        const __m128i later = _mm_add_epi64(pair, two_steps);
-        store(i, pair);
-        store(i + 2, _mm_add_epi64(pair, step));
-        store(i + 4, later);
-        store(i + 6, _mm_add_epi64(later, step));
+    for (; i + 8 <= n; i += 8, four = _mm256_add_epi64(four, steps)) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), four);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i + 4), _mm256_add_epi64(four, step));
     }
+    return i;
+}
+
+bool has_avx2() {
+    static const bool has = __builtin_cpu_supports("avx2");
+    return has;
+}
+
+void list_rows(const char* row, int64_t stride, int64_t n, const char** out) {
+    int64_t i = n >= 8 && has_avx2() ? list_in_fours(row, stride, n, out) : 0;
     for (; i < n; ++i) out[i] = row + i * stride;
 }
 
-// Addresses of rows `first` .. `first` + keys of a sequence.
-void list_view(const CacheView& cache, const RowView& view, int64_t b, int kv_head, int64_t first,
-               int64_t keys, const char** out) {
-    if (cache.page_size == 1) {  // rows that a caller has picked one by one
-        for (int64_t i = 0; i < keys; ++i) out[i] = view.at(b, cache.starts(b, first + i), kv_head);
-        return;
-    }
-    if (cache.page_size == 0)
-        return list_rows(view.at(b, cache.row(b, first), kv_head), view.row_stride, keys, out);
+struct RowsList {
+    const RowView* view;
+    const char** out;
+};
+
+// Addresses of rows `first` .. `first` + keys of a sequence, in each of the lists.
+void fill_lists(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys,
+                const RowsList* lists, int count) {
+    const auto each_list = [&](const auto& fill) { std::for_each(lists, lists + count, fill); };
+    const auto add = [&](int64_t i, int64_t row, int64_t n) {
+        each_list([&](const RowsList& list) {
+            list_rows(list.view->at(b, row, kv_head), list.view->row_stride, n, list.out + i);
+        });
+    };
+    if (cache.page_size == 0) return add(0, cache.row(b, first), keys);
+    if (cache.page_size == 1)  // rows that a caller has picked one by one
+        return each_list([&](const RowsList& list) {
+            const RowView view = *list.view;
+            for (int64_t i = 0; i < keys; ++i) list.out[i] = view.at(b, cache.starts(b, first + i), kv_head);
+        });
     int64_t page = first / cache.page_size, in_page = first % cache.page_size;
-    for (int64_t done = 0, n; done < keys; done += n, ++page, in_page = 0) {
-        n = std::min(keys - done, cache.page_size - in_page);
-        list_rows(view.at(b, cache.starts(b, page) + in_page, kv_head), view.row_stride, n, out + done);
+    for (int64_t i = 0, n; i < keys; i += n, ++page, in_page = 0) {
+        n = std::min(keys - i, cache.page_size - in_page);
+        add(i, cache.starts(b, page) + in_page, n);
     }
 }
 
@@ -94,18 +109,19 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
                        int64_t fill) {
     begin = first;
     count = keys;
-    adjacent = false;
+    side_by_side = false;
     const int64_t entries = std::max(padded(), fill);
+    RowsList lists[4];
+    int rows = 0;
     const auto set_side = [&](const RowView& view, const char** out) {
-        if (view.block_shift != 0)
-            return list_blocks(cache, view, b, kv_head, first, keys, entries / kBlockTokens * kBlockTokens,
-                               out);
-        list_view(cache, view, b, kv_head, first, keys, out);
-        for (int64_t i = keys; i < entries; ++i) out[i] = out[keys - 1];
+        if (view.block_shift == 0)
+            lists[rows++] = {&view, out};
+        else
+            list_blocks(cache, view, b, kv_head, first, keys, entries / kBlockTokens * kBlockTokens, out);
     };
-    const auto set_scales = [&](const RowView& rows, const char** of_rows, const RowView& scales,
+    const auto set_scales = [&](const RowView& side, const char** of_side, const RowView& scales,
                                 const char** out) {
-        if (scales.base == rows.base) return of_rows;  // blocks, which hold their scales; or there are none
+        if (scales.base == side.base) return of_side;  // blocks, which hold their scales; or there are none
         if (scales.base) set_side(scales, out);
         return out;
     };
@@ -113,6 +129,9 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
     set_side(cache.value, value);
     key_scale = set_scales(cache.key, key, cache.key_scale, key_scales_);
     value_scale = set_scales(cache.value, value, cache.value_scale, value_scales_);
+    fill_lists(cache, b, kv_head, first, keys, lists, rows);
+    for (int l = 0; l < rows; ++l)
+        std::fill(lists[l].out + keys, lists[l].out + std::max(keys, entries), lists[l].out[keys - 1]);
 }
 
 bool RowAddresses::set_adjacent(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys) {
@@ -120,7 +139,7 @@ bool RowAddresses::set_adjacent(const CacheView& cache, int64_t b, int kv_head, 
     if (cache.page_size != 0 && first % cache.page_size + keys > cache.page_size) return false;
     begin = first;
     count = keys;
-    adjacent = true;
+    side_by_side = true;
     const int64_t row = cache.row(b, first);
     const auto set_scales = [&](const RowView& rows, const char** of_rows, const RowView& scales,
                                 const char** out) {

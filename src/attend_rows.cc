@@ -89,7 +89,7 @@ const char* const* near_rows(const AttentionPlan& plan, const AttentionProblem& 
                              const RowsState& s) {
     constexpr int64_t kFar = 4096;
     const int64_t bytes = copied_value_bytes(plan);
-    if (bytes == 0 || block.adjacent || p.cache.value.row_stride % kFar != 0) return block.value;
+    if (bytes == 0 || block.side_by_side || p.cache.value.row_stride % kFar != 0) return block.value;
     for (int64_t i = 0; i < block.padded(); ++i) {
         s.value_rows[i] = s.values + i * bytes;
         std::memcpy(s.values + i * bytes, block.value[i], size_t(bytes));
@@ -119,7 +119,7 @@ jit::NextRows next_values(const AttentionPlan& plan, const AttentionProblem& p, 
 
 // QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the
 // memory busy meanwhile, and are enough for the processor's own prefetches to go on from there.
-void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows, bool adjacent) {
+void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows, bool side_by_side) {
     constexpr int kLines = 12, kLine = 64;
     const bool keys = same_rows(plan);
     const quire_format& format = keys ? plan.spec.key_format : plan.spec.value_format;
@@ -128,7 +128,7 @@ void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows, bool a
     const int64_t bytes = blocks ? block_bytes(format, dim) : bytes_of(format.type, dim);
     const int64_t lines = (bytes + kLine - 1) / kLine, step = blocks ? kBlockTokens : 1;
     for (int64_t i = 0, row = 0, line = 0; i < kLines; ++i) {
-        const char* const at = adjacent ? rows.rows[0] + i * kLine : rows.rows[row] + line * kLine;
+        const char* const at = side_by_side ? rows.rows[0] + i * kLine : rows.rows[row] + line * kLine;
         rows.near ? _mm_prefetch(at, _MM_HINT_T0) : _mm_prefetch(at, _MM_HINT_T1);
         if (++line == lines) line = 0, row += step;
     }
@@ -165,12 +165,12 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
             std::fill(bias + block.count, bias + padded, 0.f);
         }
     }
-    const jit::BlockKernels& of_rows = block.adjacent ? kernels.adjacent : kernels.listed;
+    const jit::BlockKernels& of_rows = block.side_by_side ? kernels.side_by_side : kernels.listed;
     if (of_rows.key_scales) of_rows.key_scales({block.key_scale, s.scales, padded});
     of_rows.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.scales, s.scores, padded,
                 same_rows(plan) ? next_values(plan, p, block) : next_keys(plan, p, next), s.numbers});
     const jit::NextRows after = same_rows(plan) ? next_keys(plan, p, next) : next_values(plan, p, next);
-    prefetch_first(plan, after, block.adjacent);
+    prefetch_first(plan, after, block.side_by_side);
     kernels.softmax({s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec),
                      s.block_tops});
     if (p.dropout) drop_rows(p, item, block, kernels.of_block, s);
@@ -218,18 +218,17 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     std::fill(s.output, s.output + rows * plan.value_stride, 0.f);
 
     RowAddresses *block = &s.addresses[0], *next = &s.addresses[1];
-    // after: the block whose kernels ask for these rows; they may need a list of adjacent ones, too.
     const auto list = [&](RowAddresses* to, const Item& of, int64_t begin, int64_t keys) {
         to->set(problem.cache, of.b, of.kv_head, begin, keys, kBlock + jit::kRowsSoon);
     };
+    // after: the block whose kernels ask for these rows; they may need a list of adjacent ones, too.
+    const bool in_runs = plan.placement == jit::Placement::runs && problem.cache.adjacent;
     const auto set = [&](RowAddresses* to, const Item& of, int64_t begin, const RowAddresses* after) {
         if (begin >= of.key_end) return false;
         const int64_t keys = std::min<int64_t>(kBlock, of.key_end - begin);
-        const bool adjacent = to->set_adjacent(problem.cache, of.b, of.kv_head, begin, keys);
-        if (!adjacent || (after && !after->adjacent)) {
-            list(to, of, begin, keys);
-            to->adjacent = adjacent;
-        }
+        const bool adjacent = !in_runs && to->set_adjacent(problem.cache, of.b, of.kv_head, begin, keys);
+        if (!adjacent || (after && !after->side_by_side)) list(to, of, begin, keys);
+        to->side_by_side = adjacent || (in_runs && keys % jit::kKeyPadding == 0);
         return true;
     };
     bool more = set(block, item, item.key_begin, nullptr);
@@ -237,7 +236,8 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
         more = set(next, item, begin + kBlock, block);
         if (!more && item.parts > 1) prefetch_states(plan, item, states);
         const bool prefetches = more || (following && set(next, *following, following->key_begin, block));
-        if (prefetches && block->adjacent && !next->adjacent)  // its kernels ask for adjacent rows
+        if (prefetches && !in_runs && block->side_by_side &&
+            !next->side_by_side)  // its kernels ask for adjacent rows
             list(block, item, block->begin, block->count);
         attend_block(plan, problem, item, *block, prefetches ? *next : *block, s);
         std::swap(block, next);

@@ -153,12 +153,12 @@ TEST(AttentionSameBits, QuickLayouts) {
     assume_large_l2(large);
 }
 
-// Rows side by side have kernels of their own, for blocks that are full or end with a vector; the others of
-// the same sequence, and of the next, are listed.
+// Rows side by side have kernels of their own, for blocks that are full or end with a vector, and others
+// where they lie so within pages of fewer; the rest of the same sequence, and of the next, is listed.
 TEST(AttentionSameBits, QuickAdjacentRows) {
     for (Case c : bases()) {
         c.sequences = {{1, 1300, 1}, {1, 37, 2}, {2, 656, 3}, {1, 128, 4}, {3, 1025, 5}};
-        for (const int64_t page_size : {128, 192, 512}) {
+        for (const int64_t page_size : {16, 48, 64, 128, 192, 512}) {
             c.page_size = page_size;
             c.layout = 2;
             const Outcome listed = run_on(c, best_target());

@@ -120,9 +120,10 @@ TEST_F(Decode, RowKernels) {
                      {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
                     if (jit::has_fours(format, *target))
                         check("query_fours", {target, format, dim, 0, products}, jit::generate_query_fours);
-                for (const bool adjacent : {false, true}) {
+                for (const jit::Placement placement :
+                     {jit::Placement::listed, jit::Placement::runs, jit::Placement::adjacent}) {
                     key.rows = 0;
-                    key.adjacent = adjacent;
+                    key.placement = placement;
                     if (key.groups() > 0) check("scales", key, jit::generate_scales);
                     for (int rows : kRows) {
                         key.rows = rows;

@@ -66,8 +66,13 @@ public:
           random_(setup.rows, uint64_t(setup.keys.dim)),
           keys_(key_, kBlock + kSecond, &random_, flush),
           values_(value_, kBlock + kSecond, &random_, flush, Side::value) {
-        const Status made = make_decode_kernels(test_code_cache(), key_, value_, setup.scores, &kernels_);
-        EXPECT_TRUE(made.ok()) << setup.name() << ": " << made.message();
+        for (jit::DecodeKernels* kernels : {&kernels_, &of_runs_}) {
+            const jit::Placement placement =
+                kernels == &of_runs_ ? jit::Placement::runs : jit::Placement::adjacent;
+            const Status made =
+                make_decode_kernels(test_code_cache(), key_, value_, setup.scores, placement, kernels);
+            EXPECT_TRUE(made.ok()) << setup.name() << ": " << made.message();
+        }
         const size_t R = size_t(setup_.rows), V = size_t(key_.padded());
         query_ = array(R * V, 0.f, flush);
         for (size_t r = 0; r < R; ++r)
@@ -154,9 +159,13 @@ private:
         const size_t R = size_t(setup_.rows);
         const int padded = padded_keys(count);
         const GuardedBuffer next = KernelRows::nowhere(kBlock);
-        const bool adjacent = around.adjacent && kernels_.adjacent.qk;
-        const jit::BlockKernels& kernels = adjacent ? kernels_.adjacent : kernels_.listed;
-        const Rows rows = adjacent ? adjacent_rows(first, count, padded) : listed_rows(first, count, padded);
+        const jit::Placement placement = kernels_.side_by_side.qk ? around.placement : jit::Placement::listed;
+        const jit::BlockKernels& kernels = placement == jit::Placement::runs       ? of_runs_.side_by_side
+                                           : placement == jit::Placement::adjacent ? kernels_.side_by_side
+                                                                                   : kernels_.listed;
+        const Rows rows = placement == jit::Placement::runs       ? rows_in_runs(first, count, padded)
+                          : placement == jit::Placement::adjacent ? adjacent_rows(first, count, padded)
+                                                                  : listed_rows(first, count, padded);
         GuardedBuffer key_scales = array(size_t(key_.scales_floats(padded)), around.scratch, flush_),
                       value_scales = array(size_t(value_.scales_floats(padded)), around.scratch, flush_),
                       scores = array(R * kBlock, around.scratch, flush_),
@@ -247,6 +256,15 @@ private:
         return rows;
     }
 
+    Rows rows_in_runs(int first, int count, int padded) const {
+        Rows rows;
+        rows.keys = keys_.runs(first, count, padded, false, &rows.buffers);
+        rows.key_scales = keys_.runs(first, count, padded, true, &rows.buffers);
+        rows.values = values_.runs(first, count, padded, false, &rows.buffers);
+        rows.value_scales = values_.runs(first, count, padded, true, &rows.buffers);
+        return rows;
+    }
+
     // As src/attend_rows.cc: what is past the last key has weight 0.
     void clear_dead(int count, float* scales) const {
         for (int t = count; t < padded_keys(count); ++t)
@@ -261,7 +279,7 @@ private:
     const KernelRows keys_, values_;
     GuardedBuffer query_, bias_;
     RoundedQuery rounded_;
-    jit::DecodeKernels kernels_;
+    jit::DecodeKernels kernels_, of_runs_;
 };
 
 void check_setup(const Setup& setup) {
@@ -276,8 +294,11 @@ void check_setup(const Setup& setup) {
         EXPECT_TRUE(decode.run(around) == poisoned)
             << setup.name() << ": registers or scratch show in the result";
         around.entry = Entry::nan;
-        around.adjacent = true;
-        EXPECT_TRUE(decode.run(around) == poisoned) << setup.name() << ": adjacent rows give another result";
+        for (const jit::Placement placement : {jit::Placement::runs, jit::Placement::adjacent}) {
+            around.placement = placement;
+            EXPECT_TRUE(decode.run(around) == poisoned)
+                << setup.name() << ": rows" << placement_name(placement) << " give another result";
+        }
     }
 }
 
@@ -345,8 +366,8 @@ void check_generated(const Target& target, const RowShape& shape) {
     for (int rows = 1; rows <= jit::most_decode_rows(target); ++rows) {
         const jit::RowKey floats{&target, shape.format, shape.dim, rows, jit::Products::floats};
         jit::DecodeKernels of_floats;
-        const Status made =
-            make_decode_kernels(test_code_cache(), floats, floats, {false, false, false}, &of_floats);
+        const Status made = make_decode_kernels(test_code_cache(), floats, floats, {false, false, false},
+                                                jit::Placement::adjacent, &of_floats);
         EXPECT_TRUE(made.ok()) << made.message();
         for (const jit::Products products : {jit::Products::words, jit::Products::bytes,
                                              jit::Products::two_bytes, jit::Products::three_bytes}) {
@@ -354,8 +375,8 @@ void check_generated(const Target& target, const RowShape& shape) {
             const jit::RowKey values = keys;
             if (can_be(shape, target, products)) keys.products = products;
             jit::DecodeKernels kernels;
-            const Status status =
-                make_decode_kernels(test_code_cache(), keys, values, {false, false, false}, &kernels);
+            const Status status = make_decode_kernels(test_code_cache(), keys, values, {false, false, false},
+                                                      jit::Placement::adjacent, &kernels);
             EXPECT_TRUE(status.ok()) << status.message();
         }
     }

@@ -26,7 +26,8 @@ struct Fours {
         padded.push_back(NAN);  // is read, and no more
         const GuardedBuffer from = GuardedBuffer::of(padded, flush);
         jit::DecodeKernels kernels;
-        const Status made = make_decode_kernels(test_code_cache(), key, plain(key), {}, &kernels);
+        const Status made =
+            make_decode_kernels(test_code_cache(), key, plain(key), {}, jit::Placement::adjacent, &kernels);
         EXPECT_TRUE(made.ok()) << made.message();
         poisoned_call<jit::QueryFoursArgs>(
             kernels.query_fours,

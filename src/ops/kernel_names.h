@@ -14,10 +14,10 @@ public:
         if (kernel && seen_.insert(kernel.code().name).second)
             text_ += (text_.empty() ? "" : " ") + kernel.code().name;
     }
-    void add(const jit::DecodeKernels& k, bool adjacent) {
+    void add(const jit::DecodeKernels& k, bool side_by_side) {
         add(k.query_fours);
         add(k.listed, k);
-        if (adjacent) add(k.adjacent, k);
+        if (side_by_side) add(k.side_by_side, k);
     }
     void add(const jit::PackKernels& k) {
         add(k.key_rows);

@@ -103,6 +103,23 @@ GuardedBuffer KernelRows::adjacent_scales(int first, int count, int length) cons
     return side_by_side(scales_in_rows_ ? rows_ : scales_, first, count, length);
 }
 
+GuardedBuffer KernelRows::runs(int first, int count, int length, bool of_scales,
+                               std::vector<GuardedBuffer>* runs) const {
+    constexpr int kRun = jit::kKeyPadding;
+    std::vector<const void*> list;
+    for (int i = 0; i < length; i += kRun) {  // rows behind the last one are the last one
+        const int from = std::min(i, count - 1), left = count - from;
+        runs->push_back(of_scales ? adjacent_scales(first + from, left, kRun)
+                                  : adjacent_rows(first + from, left, kRun));
+        const char* const begin = runs->back().as<const char>();
+        const size_t bytes = runs->back().size() / kRun;
+        for (int row = 0; row < kRun; ++row) list.push_back(begin + size_t(row) * bytes);
+    }
+    const GuardedBuffer soon = nowhere(jit::kRowsSoon);
+    list.insert(list.end(), soon.as<const void*>(), soon.as<const void*>() + jit::kRowsSoon);
+    return GuardedBuffer::of(list);
+}
+
 GuardedBuffer KernelRows::nowhere(int length) {
     std::vector<uint64_t> list;
     for (int i = 0; i < length; ++i) list.push_back(0x10 + uint64_t(i) * 0x1003);

@@ -16,7 +16,7 @@ struct Surroundings {
     Entry entry = Entry::nan;
     float scratch = NAN;  // what buffers that kernels write hold before
     Flush flush = Flush::end;
-    bool adjacent = false;  // rows one after the other, where there are kernels of them
+    jit::Placement placement = jit::Placement::listed;  // where there are kernels of it
 };
 
 // An array of exactly `count` elements, all `value`.
@@ -42,6 +42,9 @@ public:
     // The same rows, and their scales, one after the other; not of blocks of tokens.
     GuardedBuffer adjacent_rows(int first, int count, int length) const;
     GuardedBuffer adjacent_scales(int first, int count, int length) const;
+    // Addresses of the same rows, or of their scales, in runs, which are added to `runs`.
+    GuardedBuffer runs(int first, int count, int length, bool of_scales,
+                       std::vector<GuardedBuffer>* runs) const;
     // Addresses that only a prefetch may touch.
     static GuardedBuffer nowhere(int length);
 
