@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 PROGRAM = Path(__file__).resolve().parents[2] / "build/release/quire_bench"
 SCHEDULE = PROGRAM.with_name("quire_schedule")
+TURNS = PROGRAM.with_name("quire_turns")
 pytestmark = pytest.mark.skipif(
     not PROGRAM.exists(), reason=f"{PROGRAM} IS NOT BUILT: quire_bench not tested"
 )
@@ -323,3 +325,24 @@ def test_schedule(threads):
         assert all(begin >= end for (_, end), (begin, _) in zip(spans, spans[1:]))
     several = subprocess.run([SCHEDULE, *shape, "--batch", "1,2"], capture_output=True, text=True)
     assert several.returncode == 2 and "2 workloads: must be one" in several.stderr
+
+
+def test_turns(tmp_path):
+    """Two builds over one cache, each with a ratio and, as they are the same, the same bits."""
+    first = PROGRAM.with_name("libquire.so")
+    other = tmp_path / "other.so"
+    shutil.copy(first, other)
+    shape = ["--kv-len", "64,200", "--threads", "1", "--warm", "1", "--cache", "int8"]
+    done = subprocess.run([TURNS, first, other, "--", *shape], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert [line[0] for line in lines] == [f"decode/int8_g32/kv{n}/t1/warm" for n in (64, 200)]
+    for _, time, unit, median, lowest in lines:  # and nothing of other bits
+        assert unit == "ms" and float(time) > 0 and float(median) > 0 and float(lowest.strip("()")) > 0
+    for arguments, message in [
+        ([first], "usage: quire_turns"),
+        ([first, tmp_path / "none.so"], "none.so"),
+        ([first, other, "--", "--op", "append"], "must be of attention"),
+    ]:
+        wrong = subprocess.run([TURNS, *arguments], capture_output=True, text=True, timeout=300)
+        assert wrong.returncode == 2 and message in wrong.stderr
