@@ -43,7 +43,7 @@ constexpr float kLargestOfThree = float(largest_digits(3));
 // which they are at most, but for a rounding.
 constexpr int kLargestFactor = 16384;
 
-// Kernels of adjacent rows (RowKey::adjacent) take of each list of rows the first address alone.
+// Kernels of adjacent rows (Placement::adjacent) take of each list of rows the first address alone.
 struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32
     const char* const*
         rows;       // [N] address of the row's scales (of the row where it holds them); padded as for QK
