@@ -128,6 +128,7 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
     QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, values, kernels)
                                                    : make_row_pv(cache, values, kernels));
     QUIRE_TRY(make_side_by_side(cache, keys, values, placement, &kernels->side_by_side));
+    kernels->placement = placement;
     kernels->of_block = values.words();
     const SoftmaxKey softmax{keys.target, scores, kernels->of_block};
     return make(

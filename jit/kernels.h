@@ -33,7 +33,8 @@ struct BlockKernels {                             // what reads the rows of a bl
 
 struct DecodeKernels {          // few query rows against a block of cache rows; for one number of rows
     BlockKernels listed;        // any rows
-    BlockKernels side_by_side;  // rows of a placement; empty where a side has blocks of tokens
+    BlockKernels side_by_side;  // rows as `placement` says; empty where a side has blocks of tokens
+    Placement placement = Placement::adjacent;
     Products query = Products::floats;   // what qk takes
     Kernel<QueryFoursArgs> query_fours;  // empty where that is not of fours
     bool of_block = false;               // SoftmaxKey::of_block

@@ -44,6 +44,7 @@ public:
 
 private:
     static constexpr int kUnroll = 4;
+    static_assert(kKeyPadding % kUnroll == 0);  // a turn is of one run
 
     RegExp out_at(int row, int group) const {
         return out_ + (row * key_.scales_stride() + group * key_.numbers()) * 4;

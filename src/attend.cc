@@ -12,7 +12,8 @@ namespace quire {
 namespace {
 
 // Addresses of n rows, `stride` bytes apart: decode lists four for each key, and a compiler does one at a
-// time with pointers. Returns how many it wrote.
+// time with pointers. Returns how many it wrote. (Only generated kernels take lists, and all of them need
+// AVX2.)
 __attribute__((target("avx2"))) int64_t list_in_fours(const char* row, int64_t stride, int64_t n,
                                                       const char** out) {
     const auto at = reinterpret_cast<long long>(row);
@@ -26,13 +27,8 @@ __attribute__((target("avx2"))) int64_t list_in_fours(const char* row, int64_t s
     return i;
 }
 
-bool has_avx2() {
-    static const bool has = __builtin_cpu_supports("avx2");
-    return has;
-}
-
 void list_rows(const char* row, int64_t stride, int64_t n, const char** out) {
-    int64_t i = n >= 8 && has_avx2() ? list_in_fours(row, stride, n, out) : 0;
+    int64_t i = list_in_fours(row, stride, n, out);
     for (; i < n; ++i) out[i] = row + i * stride;
 }
 

@@ -221,8 +221,8 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     const auto list = [&](RowAddresses* to, const Item& of, int64_t begin, int64_t keys) {
         to->set(problem.cache, of.b, of.kv_head, begin, keys, kBlock + jit::kRowsSoon);
     };
+    const bool in_runs = plan.decode[rows].placement == jit::Placement::runs && problem.cache.adjacent;
     // after: the block whose kernels ask for these rows; they may need a list of adjacent ones, too.
-    const bool in_runs = plan.placement == jit::Placement::runs && problem.cache.adjacent;
     const auto set = [&](RowAddresses* to, const Item& of, int64_t begin, const RowAddresses* after) {
         if (begin >= of.key_end) return false;
         const int64_t keys = std::min<int64_t>(kBlock, of.key_end - begin);
@@ -236,8 +236,8 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
         more = set(next, item, begin + kBlock, block);
         if (!more && item.parts > 1) prefetch_states(plan, item, states);
         const bool prefetches = more || (following && set(next, *following, following->key_begin, block));
-        if (prefetches && !in_runs && block->side_by_side &&
-            !next->side_by_side)  // its kernels ask for adjacent rows
+        // Kernels of adjacent rows ask for such rows alone.
+        if (prefetches && !in_runs && block->side_by_side && !next->side_by_side)
             list(block, item, block->begin, block->count);
         attend_block(plan, problem, item, *block, prefetches ? *next : *block, s);
         std::swap(block, next);

@@ -40,14 +40,13 @@ void set_query_form(AttentionPlan* plan, const jit::RowKey& keys) {
 }
 
 // How rows lie that follow each other in pages. Runs are of use to kernels whose turns do not cross them: QK
-// of other keys takes three at a time, and is quicker with a list, as rows that hold their scales are.
-jit::Placement placement_of(const AttentionSpec& spec, jit::RowKey keys) {
-    keys.rows = spec.group();
-    keys.products = key_products(keys, spec.precision);
-    const bool of_blocks = spec.page_size % jit::kBlock == 0,
-               of_runs = spec.page_size % jit::kKeyPadding == 0;
-    const bool gains = is_quantised(keys.format) && takes_fours(keys);
-    return of_runs && !of_blocks && gains ? jit::Placement::runs : jit::Placement::adjacent;
+// of other keys takes three at a time, and is quicker with a list, as rows that hold their scales are. In
+// large pages most blocks lie whole, and need no list at all.
+jit::Placement placement_of(int64_t page_size, const jit::RowKey& keys) {
+    const bool of_blocks = page_size % jit::kBlock == 0 || page_size >= 2 * jit::kBlock;
+    const bool of_runs = !of_blocks && page_size % jit::kKeyPadding == 0;
+    return of_runs && is_quantised(keys.format) && takes_fours(keys) ? jit::Placement::runs
+                                                                     : jit::Placement::adjacent;
 }
 
 Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::RowKey& values,
@@ -60,7 +59,6 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     tile_values.products = value_tile_products(tile_values, spec.precision);
     choose_tiles(plan, tile_keys, tile_values);
     plan->tile_key_lanes = tile_keys.tile_lanes();
-    plan->placement = placement_of(spec, keys);
     jit::RowKey few_values = tile_values;
     few_values.products = jit::Products::words;
     plan->few_rows = most_few_rows(spec, *plan->target);
@@ -73,7 +71,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
             k.products = key_products(k, spec.precision);
             v.products = value_products(v, spec.precision);
             set_query_form(plan, k);
-            QUIRE_TRY(make_decode_kernels(cache, k, v, scores, plan->placement,
+            QUIRE_TRY(make_decode_kernels(cache, k, v, scores, placement_of(spec.page_size, k),
                                           bias ? &plan->decode_bias[rows] : &plan->decode[rows]));
         }
         for (int rows = spec.group(); rows <= plan->few_rows; rows += spec.group()) {

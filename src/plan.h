@@ -27,13 +27,12 @@ struct AttentionPlan {
     jit::FoursForm fours[3];       // of keys in fours, where some kernel takes them: of 1, 2, 3 bytes
     int weight_stride = 0;         // of weights, in pairs of words
     int decode_rows = 0;           // most query rows of `decode`
-    jit::Placement placement = jit::Placement::adjacent;  // of rows side by side, decode
-    int few_rows = 0;                                     // of `few`, 0: there are none
-    int tile_rows = 0;           // query rows of a work item, a multiple of panel_rows
-    int panel_vecs = 0;          // widest panel
-    int tile_keys = 0;           // keys packed at a time
-    int tile_key_lanes = 0;      // 32-bit lanes of a packed key
-    int tile_weight_groups = 0;  // of the values, where tiles or few rows have integer weights
+    int few_rows = 0;              // of `few`, 0: there are none
+    int tile_rows = 0;             // query rows of a work item, a multiple of panel_rows
+    int panel_vecs = 0;            // widest panel
+    int tile_keys = 0;             // keys packed at a time
+    int tile_key_lanes = 0;        // 32-bit lanes of a packed key
+    int tile_weight_groups = 0;    // of the values, where tiles or few rows have integer weights
     jit::DecodeKernels decode[jit::kMaxDecodeRows + 1];  // by query rows; empty where group() does not divide
     jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
     jit::TileKernels tile[jit::kMaxPanelVecs + 1];            // by panel width

@@ -160,12 +160,9 @@ private:
         const int padded = padded_keys(count);
         const GuardedBuffer next = KernelRows::nowhere(kBlock);
         const jit::Placement placement = kernels_.side_by_side.qk ? around.placement : jit::Placement::listed;
-        const jit::BlockKernels& kernels = placement == jit::Placement::runs       ? of_runs_.side_by_side
-                                           : placement == jit::Placement::adjacent ? kernels_.side_by_side
-                                                                                   : kernels_.listed;
-        const Rows rows = placement == jit::Placement::runs       ? rows_in_runs(first, count, padded)
-                          : placement == jit::Placement::adjacent ? adjacent_rows(first, count, padded)
-                                                                  : listed_rows(first, count, padded);
+        const jit::DecodeKernels& of = placement == jit::Placement::runs ? of_runs_ : kernels_;
+        const jit::BlockKernels& kernels = placement == jit::Placement::listed ? of.listed : of.side_by_side;
+        const Rows rows = placed_rows(placement, first, count, padded);
         GuardedBuffer key_scales = array(size_t(key_.scales_floats(padded)), around.scratch, flush_),
                       value_scales = array(size_t(value_.scales_floats(padded)), around.scratch, flush_),
                       scores = array(R * kBlock, around.scratch, flush_),
@@ -235,33 +232,18 @@ private:
 
     struct Rows {
         GuardedBuffer keys, key_scales, values, value_scales;  // lists, of adjacent rows of one address each
-        std::vector<GuardedBuffer> buffers;                    // of those
+        std::vector<GuardedBuffer> buffers;                    // of rows side by side
     };
-    Rows listed_rows(int first, int count, int padded) const {
-        return {keys_.rows_and_soon(first, count, padded),
-                keys_.scales(first, count, padded),
-                values_.rows(first, count, padded),
-                values_.scales(first, count, padded),
-                {}};
-    }
-    Rows adjacent_rows(int first, int count, int padded) const {
+    Rows placed_rows(jit::Placement placement, int first, int count, int padded) const {
         Rows rows;
-        rows.buffers.push_back(keys_.adjacent_rows(first, count, padded));
-        rows.buffers.push_back(keys_.adjacent_scales(first, count, padded));
-        rows.buffers.push_back(values_.adjacent_rows(first, count, padded));
-        rows.buffers.push_back(values_.adjacent_scales(first, count, padded));
-        GuardedBuffer* const lists[] = {&rows.keys, &rows.key_scales, &rows.values, &rows.value_scales};
-        for (size_t i = 0; i < 4; ++i)
-            *lists[i] = GuardedBuffer::of(std::vector<const void*>{rows.buffers[i].data()});
-        return rows;
-    }
-
-    Rows rows_in_runs(int first, int count, int padded) const {
-        Rows rows;
-        rows.keys = keys_.runs(first, count, padded, false, &rows.buffers);
-        rows.key_scales = keys_.runs(first, count, padded, true, &rows.buffers);
-        rows.values = values_.runs(first, count, padded, false, &rows.buffers);
-        rows.value_scales = values_.runs(first, count, padded, true, &rows.buffers);
+        const auto list = [&](const KernelRows& of, bool scales) {
+            return of.placed(placement, first, count, padded, scales, &rows.buffers);
+        };
+        rows.keys = list(keys_, false);
+        if (placement != jit::Placement::adjacent) rows.keys = KernelRows::and_soon(rows.keys);
+        rows.key_scales = list(keys_, true);
+        rows.values = list(values_, false);
+        rows.value_scales = list(values_, true);
         return rows;
     }
 

@@ -86,37 +86,32 @@ GuardedBuffer KernelRows::rows(int first, int count, int length) const {
     }
     return addresses(rows_, first, count, length);
 }
-GuardedBuffer KernelRows::rows_and_soon(int first, int count, int length) const {
-    const GuardedBuffer own = rows(first, count, length), soon = nowhere(jit::kRowsSoon);
-    std::vector<const void*> list(own.as<const void*>(), own.as<const void*>() + length);
-    list.insert(list.end(), soon.as<const void*>(), soon.as<const void*>() + jit::kRowsSoon);
-    return GuardedBuffer::of(list);
+GuardedBuffer KernelRows::and_soon(const GuardedBuffer& list) {
+    const GuardedBuffer soon = nowhere(jit::kRowsSoon);
+    const auto* const begin = list.as<const void*>();
+    std::vector<const void*> both(begin, begin + list.size() / sizeof(void*));
+    both.insert(both.end(), soon.as<const void*>(), soon.as<const void*>() + jit::kRowsSoon);
+    return GuardedBuffer::of(both);
 }
 GuardedBuffer KernelRows::scales(int first, int count, int length) const {
     return scales_in_rows_ ? rows(first, count, length) : addresses(scales_, first, count, length);
 }
 
-GuardedBuffer KernelRows::adjacent_rows(int first, int count, int length) const {
-    return side_by_side(rows_, first, count, length);
-}
-GuardedBuffer KernelRows::adjacent_scales(int first, int count, int length) const {
-    return side_by_side(scales_in_rows_ ? rows_ : scales_, first, count, length);
-}
-
-GuardedBuffer KernelRows::runs(int first, int count, int length, bool of_scales,
-                               std::vector<GuardedBuffer>* runs) const {
-    constexpr int kRun = jit::kKeyPadding;
+GuardedBuffer KernelRows::placed(jit::Placement placement, int first, int count, int length, bool of_scales,
+                                 std::vector<GuardedBuffer>* held) const {
+    if (placement == jit::Placement::listed)
+        return of_scales ? scales(first, count, length) : rows(first, count, length);
+    const bool adjacent = placement == jit::Placement::adjacent;
+    const int together = adjacent ? length : jit::kKeyPadding;
     std::vector<const void*> list;
-    for (int i = 0; i < length; i += kRun) {  // rows behind the last one are the last one
-        const int from = std::min(i, count - 1), left = count - from;
-        runs->push_back(of_scales ? adjacent_scales(first + from, left, kRun)
-                                  : adjacent_rows(first + from, left, kRun));
-        const char* const begin = runs->back().as<const char>();
-        const size_t bytes = runs->back().size() / kRun;
-        for (int row = 0; row < kRun; ++row) list.push_back(begin + size_t(row) * bytes);
+    for (int i = 0; i < length; i += together) {  // rows behind the last one are the last one
+        const int from = std::min(i, count - 1);
+        held->push_back(side_by_side(of_scales && !scales_in_rows_ ? scales_ : rows_, first + from,
+                                     count - from, together));
+        const size_t bytes = held->back().size() / size_t(together);
+        for (int row = 0; row < (adjacent ? 1 : together); ++row)
+            list.push_back(held->back().as<const char>() + size_t(row) * bytes);
     }
-    const GuardedBuffer soon = nowhere(jit::kRowsSoon);
-    list.insert(list.end(), soon.as<const void*>(), soon.as<const void*>() + jit::kRowsSoon);
     return GuardedBuffer::of(list);
 }
 

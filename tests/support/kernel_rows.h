@@ -36,15 +36,13 @@ public:
     // Addresses of `length` rows from `first` on, the last of `count` rows repeated. Blocks of tokens, which
     // begin at `first`: the address of each once, between addresses that nothing may touch.
     GuardedBuffer rows(int first, int count, int length) const;
-    // The same for QK: behind them are addresses that only a prefetch may touch.
-    GuardedBuffer rows_and_soon(int first, int count, int length) const;
     GuardedBuffer scales(int first, int count, int length) const;
-    // The same rows, and their scales, one after the other; not of blocks of tokens.
-    GuardedBuffer adjacent_rows(int first, int count, int length) const;
-    GuardedBuffer adjacent_scales(int first, int count, int length) const;
-    // Addresses of the same rows, or of their scales, in runs, which are added to `runs`.
-    GuardedBuffer runs(int first, int count, int length, bool of_scales,
-                       std::vector<GuardedBuffer>* runs) const;
+    // The same as kernels of a placement take it; the rows are added to `held` where they lie side by side,
+    // which those of blocks of tokens do not.
+    GuardedBuffer placed(jit::Placement placement, int first, int count, int length, bool of_scales,
+                         std::vector<GuardedBuffer>* held) const;
+    // A list for QK: behind it are addresses that only a prefetch may touch.
+    static GuardedBuffer and_soon(const GuardedBuffer& list);
     // Addresses that only a prefetch may touch.
     static GuardedBuffer nowhere(int length);
 
