@@ -59,6 +59,12 @@ KERNELS = (
     ),
     (
         ("avx512_vnni",),
+        "--cache int8 --precision high --heads 8 --head-dim 128 --group 32 --page-size 16",
+        """scales_d128_int8_gr32_f16_two_bytes_runs decode_qk_d128_r4_int8_gr32_f16_two_bytes_runs
+        decode_pv_d128_r4_int8_gr32_f16_words_runs""",
+    ),
+    (
+        ("avx512_vnni",),
         "--cache int4 --precision medium --heads 8 --head-dim 128 --group 32",
         "decode_qk_d128_r4_int4_gr32_f16_bytes query_fours_d128_int4_gr32_f16_bytes",
     ),

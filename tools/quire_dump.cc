@@ -17,6 +17,7 @@ constexpr char kUsage[] =
     "  --heads N            query heads (32)       --kv-heads N         (8)\n"
     "  --head-dim N         (128)                  --value-head-dim N   (that of --head-dim)\n"
     "  --cache TYPE         f32, f16, bf16, int8, int4, q8_0 or another type of block (int8)\n"
+    "  --page-size N        tokens of a page of the cache (without: no pages)\n"
     "  --group N            values that share a scale (32; of int8 and int4)\n"
     "  --scale-type TYPE    f32, f16 (f16)\n"
     "  --type TYPE          of query, output and new keys: f32, f16, bf16 (f32)\n"
@@ -28,7 +29,7 @@ constexpr char kUsage[] =
 struct Options {
     std::string out = ".", target = "avx2", cache = "int8", scale_type = "f16", type = "f32",
                 precision = "highest", only;
-    int heads = 32, kv_heads = 8, head_dim = 128, value_head_dim = 0, group = 32;
+    int heads = 32, kv_heads = 8, head_dim = 128, value_head_dim = 0, group = 32, page_size = 0;
     bool alibi = false, soft_cap = false, print = false;
 };
 
@@ -59,6 +60,7 @@ Status parse(int count, char** arguments, Options* o) {
         {"--kv-heads", nullptr, &o->kv_heads, nullptr},
         {"--head-dim", nullptr, &o->head_dim, nullptr},
         {"--value-head-dim", nullptr, &o->value_head_dim, nullptr},
+        {"--page-size", nullptr, &o->page_size, nullptr},
         {"--group", nullptr, &o->group, nullptr},
         {"--alibi", nullptr, nullptr, &o->alibi},
         {"--soft-cap", nullptr, nullptr, &o->soft_cap},
@@ -118,6 +120,7 @@ Status make_spec(const Options& o, AttentionSpec* attention, AppendSpec* append)
     desc.num_kv_heads = o.kv_heads;
     desc.head_dim = o.head_dim;
     desc.value_head_dim = o.value_head_dim;
+    desc.page_size = o.page_size;
     desc.type = type;
     desc.key_format = desc.value_format = format;
     QUIRE_TRY(parse_precision(o.precision, &desc.precision));
