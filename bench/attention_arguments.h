@@ -1,6 +1,7 @@
 // What quire_attention is given for a workload: random queries, the layers of a cache, causal, with a window
 // or a mask where one is wanted.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "bench/cache.h"
@@ -15,6 +16,7 @@ public:
     // Of run i, which takes layer i; until the next call.
     const quire_attention_args* of(int64_t i);
     const std::vector<uint32_t>& output() const { return output_data_; }
+    void clear_output() { std::fill(output_data_.begin(), output_data_.end(), ~0u); }  // NaN
 
 private:
     int64_t mask_heads() const { return w_.mask == Mask::head ? w_.heads : 1; }

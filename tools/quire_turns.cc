@@ -86,6 +86,7 @@ void take_turns(const std::vector<Library>& libraries, const bench::Workload& w)
     std::vector<Contestant> all;
     for (const Library& library : libraries) all.emplace_back(library, w);
     for (Contestant& one : all) {  // generates the code
+        arguments.clear_output();
         one.run(arguments.of(0));
         one.output = arguments.output();
         one.forget();
