@@ -42,7 +42,6 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
     group_ = plan.spec.group();
     kv_heads_ = plan.spec.Hk;
     items_ = merges_ = states_ = 0;
-    together_ = kv_heads_;
     sequences_.clear();
     if (problem.n == 0) return;
     for (int64_t b = 0; b < problem.B; ++b) {
@@ -56,7 +55,6 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
             s.block_rows = s.rows;
             s.split = few_split(b);
         } else {
-            together_ = 1;  // long items, which are to begin one by one
             s.block_rows = plan.tile_rows;
             if (problem.queries(b) <= kFewQueries || s.rows <= s.block_rows) s.split = kTileSplit;
         }

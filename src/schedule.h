@@ -25,8 +25,10 @@ public:
 
     int64_t items() const { return items_; }
     Item item(int64_t index) const;
-    // Items in a row that may read the same rows of the cache, each for another head.
-    int64_t together() const { return together_; }
+    // Items in a row that read the same rows of the cache or of queries and outputs, each for another head.
+    // Two threads at neighbouring heads would ask for, and take from each other, lines of what the other
+    // writes.
+    int64_t together() const { return kv_heads_; }
 
     // Merging: one item a (sequence, kv head) whose keys were cut.
     int64_t merges() const { return merges_; }
@@ -46,7 +48,7 @@ private:
     KeyRange block_keys(const Sequence& s, int64_t b, int64_t block) const;
 
     const AttentionProblem* problem_ = nullptr;
-    int group_ = 1, kv_heads_ = 1, together_ = 1;
+    int group_ = 1, kv_heads_ = 1;
     std::vector<Sequence> sequences_;
     int64_t items_ = 0, merges_ = 0, states_ = 0;
 };
