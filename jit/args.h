@@ -144,14 +144,23 @@ constexpr int kPairPanelStride = kTileKeys / 2 * kValuePanel + 16;  // of words,
 // Pairs of integer weights from one group to the next, of so many query rows; as many sets as above.
 constexpr int tile_weight_stride(int rows) { return kTileKeys / 2 * rows + 16; }
 
+// The same of values and weights that are bytes, four keys a lane. So many keys' weights share a factor.
+constexpr int kFourPanelStride = kTileKeys / 4 * kValuePanel + 16;
+constexpr int tile_byte_weight_stride(int rows) { return kTileKeys / 4 * rows + 16; }
+constexpr int kWeightRun = kKeyPadding, kWeightRuns = kTileKeys / kWeightRun;
+// A weight is its probability, of the run's largest as so many, times its scale, of the run's largest as so
+// many, with 15 bits off.
+constexpr float kLargestByte = 255, kWordOfOne = 4096, kScaleOfOne = kLargestByte * 32768 / kWordOfOne;
+
 struct PackArgs {             // rows into a tile of f32, of words, of bytes, or of bfloat16 numbers
     const char* const* rows;  // [N]
-    const float* scales;      // [N][scale stride]; words, bytes: not used
+    const float* scales;      // [N][scale stride]; words, bytes of keys: not used
     // keys: float [N][V], int16_t [N][query words], pairs of bfloat16 [N][bfloat lanes], or uint8_t
     // [N][byte lanes][4]; values: float [ceil(V / 8)][kPanelStride], or [ceil(V / 8)][kPairPanelStride] pairs
-    // of int16_t or bfloat16
+    // of int16_t or bfloat16, or [ceil(V / 8)][kFourPanelStride] fours of int8_t: codes, or -codes where the
+    // scale is negative
     void* tile;
-    int64_t count;  // keys; values in pairs: an even number
+    int64_t count;  // keys; values in pairs: an even number, in fours: a multiple of four
 };
 
 // Blocks of tokens (src/token_blocks.h). Lists of rows hold the address of block i in entry 16 i, and nothing
@@ -252,18 +261,23 @@ struct TileSoftmaxArgs {
     float cap;
 };
 
-struct TileScalesArgs {  // scales of a tile's values, for weights that are words
-    float* scales;       // [N][scale stride], become relative to the largest magnitude of their group
-    float* tops;         // [groups]: that, written
-    int64_t count;       // keys, a multiple of kKeyPadding
+struct TileScalesArgs {  // scales of a tile's values, for weights that are words or bytes
+    // [N][scale stride], become relative to the largest magnitude of their group; of bytes, to that of each
+    // run of kWeightRun keys, without a sign and as words: of two keys in the place of the first's
+    float* scales;
+    float* tops;    // [groups], of bytes [runs][groups]: that, written
+    int64_t count;  // keys, a multiple of kKeyPadding
 };
 
-struct TileWeightsArgs {         // probabilities * scales of the values, as words
+struct TileWeightsArgs {         // probabilities * scales of the values, as words or unsigned bytes
     const float* probabilities;  // [N][W * L], 0 for padded keys
-    const float* scales;         // [N][scale stride]: of each group, relative to the largest of the tile
-    int16_t* weights;            // [groups][tile_weight_stride][2], each [N / 2][W * L][2] written
-    float* factors;              // [W * L], written
-    int64_t count;               // keys, a multiple of kKeyPadding
+    const float* scales;         // [N][scale stride]: of each group, relative to the largest (TileScalesArgs)
+    // int16_t [groups][tile_weight_stride][2], each [N / 2][W * L][2] written; or uint8_t
+    // [groups][tile_byte_weight_stride][4], each [N / 4][W * L][4] written
+    void* weights;
+    float* factors;     // [W * L], written; of bytes [groups][kWeightRuns][W * L], times the largest scales
+    const float* tops;  // of bytes: as TileScalesArgs
+    int64_t count;      // keys, a multiple of kKeyPadding
 };
 
 struct TilePvArgs {
@@ -273,8 +287,8 @@ struct TilePvArgs {
     float* output;              // [Dv rounded up to 8][W * L], of few rows [R][V]; accumulated
     int64_t count;              // keys, exact; of pairs: a multiple of kKeyPadding
     int64_t panels;             // of kValuePanel values: all
-    const float* factors;       // [W * L] of the weights
-    const float* tops;          // [groups]: the largest scales
+    const float* factors;       // of the weights, as TileWeightsArgs
+    const float* tops;          // [groups]: the largest scales; bytes: not used
     LinesAhead* ahead;          // advanced
 };
 

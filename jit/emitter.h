@@ -204,6 +204,14 @@ public:
     void dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
     // d = the words of int32 lanes that fit 16 bits; clobbers high.
     void join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high);
+    // The same on targets with 512 bits, whatever the upper words are; mask: 0xffff in every lane.
+    void join_words(const Vec& d, const Vec& low, const Vec& high, const Vec& mask);
+    // On targets with 512 bits, as the next two. Bytes {a0 b0 a1 ..} of each 128 bits in both: the lower
+    // eight of both in a, the upper ones in b.
+    void interleave_bytes(const Vec& a, const Vec& b);
+    // Byte j of v[i] becomes byte i of lane j: lanes 4 k .. 4 k + 3 of each 128 bits in v[k].
+    void transpose_bytes(const std::vector<Vec>& v);
+    void store_quarter(const RegExp& at, const Vec& v, int quarter);
     // Moves the lower word of every lane up, and `low`, words from 0 on, in its place. (A rotation would do
     // both at once, and on Zen 4 takes the place of a product.)
     void raise_words(const Vec& v, const Vec& low);

@@ -3,6 +3,11 @@
 #include "jit/emitter.h"
 
 namespace quire::jit {
+namespace {
+
+constexpr int kFirstOrBoth = 0xf8;  // a | (b & c), of vpternlogd
+
+}  // namespace
 
 void Emitter::load_raw(const Vec& v, const RegExp& at, int n) {
     if (n == vec_bytes()) return vmovups(v, ptr[at]);
@@ -128,9 +133,41 @@ void Emitter::dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {
 void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high) {
     vpslld(high, high, 16);
     if (!is_512()) return vpblendw(d, high, low, 0x55);
-    constexpr int kFirstOrBoth = 0xf8;  // high | (low & mask)
     vpternlogd(high, low, splat_bits(0xffff), kFirstOrBoth);
     vmovups(d, high);
+}
+
+void Emitter::join_words(const Vec& d, const Vec& low, const Vec& high, const Vec& mask) {
+    vpslld(high, high, 16);
+    vpternlogd(high, low, mask, kFirstOrBoth);
+    vmovaps(d, high);
+}
+
+void Emitter::interleave_bytes(const Vec& a, const Vec& b) {
+    Temp high(*this, "interleave.high");
+    vpunpckhbw(high, a, b);
+    vpunpcklbw(a, a, b);
+    vmovaps(b, high);
+}
+
+void Emitter::transpose_bytes(const std::vector<Vec>& v) {
+    Temp first(*this, "transpose.first"), second(*this, "transpose.second");
+    const Vec &a = v[0], &b = v[1], &c = v[2], &d = v[3];
+    vpunpcklbw(first, a, b);
+    vpunpckhbw(second, a, b);
+    vpunpcklbw(b, c, d);
+    vpunpckhbw(d, c, d);
+    vpunpcklwd(a, first, b);
+    vpunpckhwd(b, first, b);
+    vpunpcklwd(c, second, d);
+    vpunpckhwd(d, second, d);
+}
+
+void Emitter::store_quarter(const RegExp& at, const Vec& v, int quarter) {
+    if (quarter == 0)
+        vmovups(ptr[at], Xbyak::Xmm(v.getIdx()));
+    else
+        vextractf32x4(ptr[at], Xbyak::Zmm(v.getIdx()), uint8_t(quarter));
 }
 
 void Emitter::raise_words(const Vec& v, const Vec& low) {

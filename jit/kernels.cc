@@ -13,6 +13,7 @@
 #include "jit/tile_products.h"
 #include "jit/tile_query.h"
 #include "jit/tile_rows.h"
+#include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
 #include "jit/token_place.h"
 #include "jit/token_pv.h"
@@ -153,17 +154,21 @@ Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>*
 Status make_tile_weights(CodeCache& cache, RowKey values, int vecs, TileKernels* kernels) {
     values.rows = vecs;
     return make(
-        cache, values.name("tile_weights"), [&](auto* code) { return generate_tile_weights(values, code); },
+        cache, values.name("tile_weights"),
+        [&](auto* code) {
+            return values.bytes() ? generate_tile_byte_weights(values, code)
+                                  : generate_tile_weights(values, code);
+        },
         &kernels->weights);
 }
 
 Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kernels) {
     values.rows = vecs;
-    if (values.words()) {
+    if (values.words() || values.bytes()) {
         QUIRE_TRY(make_tile_weights(cache, values, vecs, kernels));
+        const auto generate = values.words() ? generate_tile_pv_words : generate_tile_pv_bytes;
         return make(
-            cache, values.name("tile_pv"), [&](auto* code) { return generate_tile_pv_words(values, code); },
-            &kernels->pv);
+            cache, values.name("tile_pv"), [&](auto* code) { return generate(values, code); }, &kernels->pv);
     }
     const TileKey key = tile_key(values, vecs);
     return make(
@@ -210,7 +215,7 @@ Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey&
     // Sums of codes are scaled, not numbers.
     QUIRE_TRY(make_scales(cache, keys.bfloats() ? plain(keys) : keys, &kernels->key_scales));
     QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));
-    if (values.words())
+    if (values.words() || values.bytes())
         QUIRE_TRY(make(
             cache, values.name("tile_scales"), [&](auto* code) { return generate_tile_scales(values, code); },
             &kernels->relate));

@@ -57,7 +57,7 @@ struct PackKernels {                             // cache rows -> tiles for Tile
     Kernel<TokenRowsArgs> key_rows, value_rows;  // blocks of tokens -> rows; empty where the cache has rows
     Products key_products = Products::floats, value_products = Products::floats;
     Kernel<ScalesArgs> key_scales, value_scales;
-    Kernel<TileScalesArgs> relate;  // of the values, where their weights are words; else empty
+    Kernel<TileScalesArgs> relate;  // of the values, where their weights are words or bytes; else empty
     Kernel<PackArgs> keys, values;  // values: empty where products take them from the rows of the cache
 };
 

@@ -4,6 +4,7 @@
 
 #include "jit/byte_loader.h"
 #include "jit/row_loader.h"
+#include "jit/tile_value_bytes.h"
 #include "jit/word_loader.h"
 
 namespace quire::jit {
@@ -164,6 +165,7 @@ Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code) {
     return Pack(key, false).finish(code);
 }
 Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code) {
+    if (key.bytes()) return generate_pack_value_bytes(key, code);
     return key.words() ? PackValueWords(key).finish(code) : Pack(key, true).finish(code);
 }
 

@@ -142,6 +142,7 @@ private:
     Exp2 near() const {
         switch (tile_.probabilities) {
             case Products::words: return Exp2::word;
+            case Products::bytes:
             case Products::bfloats: return Exp2::bfloat;
             default: return Exp2::probability;
         }

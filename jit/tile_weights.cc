@@ -87,15 +87,27 @@ private:
               count_ = gpr("count"), factors_ = gpr("factors");
 };
 
-// for each vector of groups, or of the groups of as many keys as fit it:
-//   top = max over keys of |scale[key][g]|; NaN if one of them is
-//   scale[key][g] *= 1 / top;  tops[g] = top
+// for each run of keys (words: of all):
+//   for each vector of groups, or of the groups of as many keys as fit it:
+//     top = max over keys of |scale[key][g]|; NaN if one of them is
+//     scale[key][g] *= 1 / top;  tops[run][g] = top
+//     (bytes: scale[key][g] = words of both, of each two keys)                   emit_words
 class TileScales : public Emitter {
 public:
     explicit TileScales(const RowKey& key) : Emitter(*key.target), key_(key) {
         begin();
         mov(tops_, ptr[args() + offsetof(TileScalesArgs, tops)]);
+        mov(run_, ptr[args() + offsetof(TileScalesArgs, scales)]);
+        mov(left_, ptr[args() + offsetof(TileScalesArgs, count)]);
+        Label each;
+        L(each);
         for (int g = 0; g < key_.groups(); g += lanes()) emit_groups(g);
+        if (key_.bytes()) {
+            add(tops_, key_.groups() * 4);
+            add(run_, kWeightRun * stride() * 4);
+            sub(left_, kWeightRun);
+            jnz(each, T_NEAR);
+        }
         end();
     }
 
@@ -105,8 +117,8 @@ private:
     // n lanes at a time, of so many keys.
     template <typename Body>
     void for_each_vector(int g, int keys, const Body& body) {
-        mov(scales_, ptr[args() + offsetof(TileScalesArgs, scales)]);
-        mov(count_, ptr[args() + offsetof(TileScalesArgs, count)]);
+        mov(scales_, run_);
+        key_.bytes() ? mov(count_, kWeightRun) : mov(count_, left_);
         Label each;
         L(each);
         body(scales_ + g * 4);
@@ -135,6 +147,7 @@ private:
         vmovups(inverse, splat(1.f));
         vdivps(inverse, inverse, top);
         store_f32(tops_ + g * 4, top, std::min(lanes(), key_.groups() - g));  // changes it
+        if (key_.bytes()) return emit_words(g, inverse);
         for_each_vector(g, keys, [&](const RegExp& at) {
             load_f32(x, at, n);
             vmulps(x, x, inverse);
@@ -142,8 +155,26 @@ private:
         });
     }
 
+    // The groups of one key are the first lanes of `inverse`.
+    void emit_words(int g, const Vec& inverse) {
+        const int n = std::min(lanes(), key_.groups() - g);
+        vmulps(inverse, inverse, splat(kScaleOfOne));
+        for_each_vector(g, 2, [&](const RegExp& at) {
+            Temp first(*this, "first"), second(*this, "second");
+            for (const auto& [v, from] : {std::pair(*first, at), std::pair(*second, at + stride() * 4)}) {
+                load_f32(v, from, n);
+                vmulps(v, v, inverse);
+                vcvtps2dq(v, v);
+                vpabsd(v, v);
+            }
+            join_words(first, first, second);
+            store_f32(at, first, n);
+        });
+    }
+
     const RowKey key_;
-    const Gpr scales_ = gpr("scales"), tops_ = gpr("tops"), count_ = gpr("count");
+    const Gpr scales_ = gpr("scales"), tops_ = gpr("tops"), count_ = gpr("count"), run_ = gpr("run"),
+              left_ = gpr("keys left");
 };
 
 }  // namespace

@@ -27,8 +27,8 @@ struct TileState {
     int64_t num_panels;
     float *keys, *values;              // packed tile; few rows pack no values
     float *key_scales, *value_scales;  // f32 scales of its rows
-    float* tops;                       // [groups] largest scales of the values, where these are words
-    int16_t* weights;                  // as jit::TileWeightsArgs
+    float* tops;                       // largest scales of the values (jit::TileScalesArgs)
+    void* weights;                     // as jit::TileWeightsArgs
     float* weight_factors;
     float *scores, *bias;                         // [tile_keys][panel lanes]
     float *new_max, *rescale, *slope, *distance;  // [panel lanes]

@@ -17,11 +17,23 @@ size_t taken_floats(const AttentionPlan& plan) {
                     TakenRows::floats(plan.spec.value_format, Side::value, plan.spec.Dv));
 }
 
-size_t weight_pairs(const AttentionPlan& plan) {
-    const bool of_panels = plan.pack.value_products == jit::Products::words;
-    return size_t(plan.tile_weight_groups) *
-           size_t(jit::tile_weight_stride(of_panels ? plan.panel_rows() : plan.few_rows));
-}
+bool of_bytes(const jit::PackKernels& pack) { return pack.value_products == jit::Products::bytes; }
+
+// Floats of TileState::weights, tops and weight_factors.
+struct WeightFloats {
+    explicit WeightFloats(const AttentionPlan& plan) {
+        const size_t groups = size_t(plan.tile_weight_groups), lanes = size_t(plan.panel_rows());
+        const bool words = plan.pack.value_products == jit::Products::words, bytes = of_bytes(plan.pack);
+        const int pairs = jit::tile_weight_stride(words ? int(lanes) : plan.few_rows);
+        const int fours = bytes ? jit::tile_byte_weight_stride(int(lanes)) : 0;
+        const size_t runs = bytes ? jit::kWeightRuns : 1;
+        weights = groups * size_t(std::max(pairs, fours));
+        tops = groups * runs;
+        factors = std::max(size_t(1), bytes ? tops : 1) * lanes;
+    }
+    size_t all() const { return weights + tops + factors; }
+    size_t weights, tops, factors;
+};
 
 // Floats of TileState::columns.
 size_t column_floats(const AttentionPlan& plan) {
@@ -42,10 +54,11 @@ TileState allocate(const AttentionPlan& plan, bool few, Scratch& scratch) {
     s.values = scratch.floats(jit::kPanelStride * size_t(plan.value_stride / jit::kValuePanel));
     s.key_scales = scratch.floats(keys * size_t(plan.key_scale_stride) + 16);
     s.value_scales = scratch.floats(keys * size_t(plan.value_scale_stride) + 16);
-    s.tops = scratch.floats(size_t(plan.tile_weight_groups));
-    s.weight_factors = scratch.floats(lanes);
+    const WeightFloats floats(plan);
+    s.tops = scratch.floats(floats.tops);
+    s.weight_factors = scratch.floats(floats.factors);
     s.scores = scratch.floats(keys * lanes);
-    s.weights = scratch.array<int16_t>(2 * weight_pairs(plan));
+    s.weights = scratch.floats(floats.weights);
     s.bias = scratch.floats(keys * lanes);
     s.new_max = scratch.floats(lanes);
     s.rescale = scratch.floats(lanes);
@@ -116,7 +129,8 @@ const jit::TileKernels& kernels_of(const AttentionPlan& plan, const Panel& panel
 void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel, int64_t count,
                 const TileState& s, jit::LinesAhead* ahead) {
     const int64_t panels = (plan.spec.Dv + jit::kValuePanel - 1) / jit::kValuePanel;
-    if (kernels.weights) kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, count});
+    if (kernels.weights)
+        kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, s.tops, count});
     kernels.pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.packed, s.rescale,
                 panel.output, count, panels, s.weight_factors, s.tops, ahead});
 }
@@ -218,8 +232,8 @@ size_t scratch_floats(const AttentionPlan& plan) {
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
     const size_t panel = lanes * (ks + vs + 7) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
-                         keys * (kss + vss) + weight_pairs(plan) + size_t(plan.tile_weight_groups) +
-                         2 * keys * lanes + column_floats(plan) + vs + 4 * jit::kTileKeys + 14 * lanes +
+                         keys * (kss + vss) + WeightFloats(plan).all() + 2 * keys * lanes +
+                         column_floats(plan) + vs + 4 * jit::kTileKeys + 14 * lanes +
                          max_panels(plan) * (panel + sizeof(Panel) / 4) + 2 * addresses + sizeof(Ahead) / 4 +
                          taken_floats(plan) + 1024;
     return std::max(few, tiles);

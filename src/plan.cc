@@ -62,7 +62,8 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     jit::RowKey few_values = tile_values;
     few_values.products = jit::Products::words;
     plan->few_rows = most_few_rows(spec, *plan->target);
-    plan->tile_weight_groups = tile_values.words() || plan->few_rows > 0 ? values.groups() : 0;
+    const bool weights = tile_values.words() || tile_values.bytes() || plan->few_rows > 0;
+    plan->tile_weight_groups = weights ? values.groups() : 0;
     for (bool bias : {false, true}) {
         const jit::ScoreKey scores{bias, spec.alibi, spec.soft_cap > 0};
         for (int rows = spec.group(); rows <= plan->decode_rows; rows += spec.group()) {

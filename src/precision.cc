@@ -6,6 +6,7 @@
 #include "jit/byte_loader.h"
 #include "jit/qk_fours.h"
 #include "jit/tile_bytes.h"
+#include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
 #include "jit/token_qk_bytes.h"
 #include "jit/token_rows.h"
@@ -62,6 +63,14 @@ double tile_byte_cycles(const jit::RowKey& key) {
     const double spans = 2. / jit::kByteTileSpan, parts = 2. / form.part;
     if (form.joins) return cycles(*key.target, .5 + spans / 2 + parts, spans + parts);
     return cycles(*key.target, .5 + spans + parts, 0);
+}
+
+// Values: half a dot product of bytes, and for each run of keys a conversion and an FMA; for each two weights
+// of a group two FMA and 2.5 operations that join them, before which probabilities are related to the run's
+// largest.
+double tile_byte_cycles_of_values(const jit::RowKey& key) {
+    const double runs = 2. / jit::kWeightRun, groups = 1. / scale_group(key.format), row = 2. / key.dim;
+    return cycles(*key.target, .5 + runs + 2 * groups + row, runs + 2.5 * groups + row);
 }
 
 // Three halves, and for each part and sum an FMA; a shift and two conversions, or where all digits are one
@@ -190,7 +199,7 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     return best;
 }
 
-// Never bytes: probabilities of eight bits add more than `medium` allows for.
+// Never bytes: relative to a block's largest, weights of eight bits add more than `medium` allows for.
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_value_products(key, precision);
     if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
@@ -219,7 +228,12 @@ jit::Products key_tile_products(const jit::RowKey& key, quire_precision precisio
 jit::Products value_tile_products(const jit::RowKey& key, quire_precision precision) {
     constexpr int kLeastGroup = 16;  // weights of smaller ones would take 1.5 MB with heads of 1024
     const bool words = jit::has_tile_value_words(key) && scale_group(key.format) >= kLeastGroup;
-    return tile_products(key, precision, words, {2, 4});
+    const Shared of_group = {2, 4};
+    const jit::Products best = tile_products(key, precision, words, of_group);
+    if (precision != QUIRE_PRECISION_MEDIUM || !words || !jit::has_tile_value_bytes(key)) return best;
+    const double least =
+        best == jit::Products::bfloats ? tile_float_cycles(key) / 2 : tile_word_cycles(key, of_group);
+    return tile_byte_cycles_of_values(key) < kTilesWorthIt * least ? jit::Products::bytes : best;
 }
 
 int most_few_rows(const AttentionSpec& spec, const Target& target) {

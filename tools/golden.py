@@ -94,16 +94,18 @@ KERNELS = (
     ),
     (
         ("avx512_vnni_bf16",),
-        "--cache int8 --precision medium --head-dim 32 --group 16",
-        """pack_keys_d32_int8_gr16_f16_bfloats pack_values_d32_int8_gr16_f16_bfloats
+        "--cache int8 --precision medium --head-dim 32 --group 8",
+        """pack_keys_d32_int8_gr8_f16_bfloats pack_values_d32_int8_gr8_f16_bfloats
         tile_qk_d32_stride16_w1_bfloats tile_softmax_w1_bfloats tile_pv_d32_stride16_w1_bfloats
-        tile_query_d32_int8_gr16_f16_bfloats""",
+        tile_query_d32_int8_gr8_f16_bfloats""",
     ),
     (
         ("avx512_vnni_bf16",),
         "--cache int4 --precision medium --head-dim 32 --group 32",
         """pack_keys_d32_int4_gr32_f16_bytes tile_qk_d32_r1_int4_gr32_f16_bytes
-        tile_query_d32_int4_gr32_f16_bytes""",
+        tile_query_d32_int4_gr32_f16_bytes pack_values_d32_int4_gr32_f16_bytes
+        tile_scales_d32_int4_gr32_f16_bytes tile_weights_d32_r1_int4_gr32_f16_bytes
+        tile_softmax_w1_bytes tile_pv_d32_r1_int4_gr32_f16_bytes""",
     ),
 )
 

@@ -13,9 +13,10 @@ constexpr double kFactor = 2;
 // by as much as one such element adds. ErrorRatio is the sharp test.
 constexpr double kFloor = 0x1p-20;
 // What lower precisions may add in any case, of the largest value: enough to see that nothing is mistaken.
-// What they promise on normal data is in numerics_precision.cc.
+// (Of one element of a row that sees a dozen keys, weights of 8 bits and a query of 8 bits over int4
+// added 1.1 %.) What they promise on normal data is in numerics_precision.cc.
 double added_by(quire_precision precision) {
-    return precision == QUIRE_PRECISION_HIGHEST ? 0 : precision == QUIRE_PRECISION_HIGH ? 1e-3 : 1e-2;
+    return precision == QUIRE_PRECISION_HIGHEST ? 0 : precision == QUIRE_PRECISION_HIGH ? 1e-3 : 1.5e-2;
 }
 
 struct Error {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/tile_bytes.h"
+#include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
 #include "tests/support/case.h"
 
@@ -158,6 +159,7 @@ jit::Products key_products(const jit::RowKey& key, jit::Products wanted) {
 jit::Products value_products(const jit::RowKey& key, jit::Products wanted) {
     if (wanted == jit::Products::three_bytes) return jit::Products::floats;
     const bool beside = wanted == jit::Products::bytes;
+    if (beside && has_tile_value_bytes(key)) return wanted;
     if (beside && key.target->bf16) return jit::Products::bfloats;
     const bool words = wanted == jit::Products::words || wanted == jit::Products::two_bytes;
     return beside || words ? words_if(has_tile_value_words(key)) : wanted;

@@ -69,8 +69,8 @@ std::vector<RowShape> token_shapes();
 jit::CodeCache& test_code_cache();
 
 inline jit::Products words_if(bool words) { return words ? jit::Products::words : jit::Products::floats; }
-// What keys and values of tiles are products of where `wanted` can't be: of floats; and beside bytes, which
-// values never are, what goes with them.
+// What keys and values of tiles are products of where `wanted` can't be: of floats; and beside bytes, where
+// values are none, what goes with them.
 jit::Products key_products(const jit::RowKey& key, jit::Products wanted);
 jit::Products value_products(const jit::RowKey& key, jit::Products wanted);
 

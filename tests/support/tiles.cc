@@ -69,10 +69,12 @@ public:
         // of bytes are rounded to some units of the products.
         const bool words = key_.words() || key_.query_bytes() == 2 || value_.words();
         const double tolerance = key_.bytes() ? 5e-3 : words ? 5e-4 : 2e-5;
-        const double of_probabilities = value_.bfloats() ? 0x1p-8 : 0, of_sums = value_.bfloats() ? 1e-3 : 0;
+        const double of_probabilities = value_.bfloats() ? 0x1p-8 : 0,
+                     of_sums = value_.bfloats() || value_.bytes() ? 1e-3 : 0;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
+        const std::vector<double> largest = largest_values();
         for (int r = 0; r < rows_; ++r) {
             std::vector<double> wanted(size_t(value_.dim)), magnitude(size_t(value_.dim)), scores;
             for (int t = 0; t < kFirst + kSecond; ++t) scores.push_back(score(r, t));
@@ -83,10 +85,11 @@ public:
             }
             // One score, of which the sum takes the mean with others.
             ASSERT_NEAR(double(max[r]), top, 2 * tolerance) << setup_.name() << " row " << r;
-            double total = 0;
+            double total = 0, of_weights = 0;
             for (int t = 0; t < kFirst + kSecond; ++t) {
                 const double weight = std::exp2(scores[size_t(t)] - top);
                 total += weight;
+                if (value_.bytes()) of_weights += kOfWeight * run_weight(scores, t, top) * largest[size_t(t)];
                 for (int d = 0; d < value_.dim; ++d) {
                     const double value = double(number(value_, values_.values(t)[size_t(d)]));
                     wanted[size_t(d)] += weight * value;
@@ -99,7 +102,8 @@ public:
             for (int d = 0; d < value_.dim; ++d)
                 ASSERT_NEAR(
                     double(output[of_few() ? r * value_.padded() + d : d * lanes_ + r]) / double(sum[r]),
-                    wanted[size_t(d)] / total, tolerance + of_probabilities * magnitude[size_t(d)] / total)
+                    wanted[size_t(d)] / total,
+                    tolerance + (of_weights + of_probabilities * magnitude[size_t(d)]) / total)
                     << setup_.name() << " row " << r << " element " << d;
         }
     }
@@ -133,6 +137,26 @@ private:
         EXPECT_EQ(ahead_.as<jit::LinesAhead>()->next, runs_.as<jit::LineRun>() + 2) << setup_.name();
     }
 
+    // A weight that is a byte is off by half a unit, or a little more, of the largest of its run's.
+    static constexpr double kOfWeight = .6 / jit::kLargestByte;
+    static int run_begin(int t) { return t / jit::kWeightRun * jit::kWeightRun; }
+    static int run_end(int t) { return std::min(run_begin(t) + jit::kWeightRun, kFirst + kSecond); }
+    static double run_weight(const std::vector<double>& scores, int t, double top) {
+        return std::exp2(*std::max_element(scores.begin() + run_begin(t), scores.begin() + run_end(t)) - top);
+    }
+    // Of each key's run: what its largest scale makes of the largest code.
+    std::vector<double> largest_values() const {
+        std::vector<double> list;
+        for (int t = 0; t < kFirst + kSecond; ++t) {
+            double largest = 0;
+            for (int i = run_begin(t); i < run_end(t); ++i)
+                for (int d = 0; d < value_.dim; ++d)
+                    largest = std::max(largest, std::fabs(double(values_.values(i)[size_t(d)])));
+            list.push_back(largest);
+        }
+        return list;
+    }
+
     // Keys that row r sees of the tile at `first`.
     void bounds(int r, int first, int count, int32_t* begin, int32_t* end) const {
         *begin = setup_.masked ? std::clamp(3 * (r % 50) - first, 0, count) : 0;
@@ -164,12 +188,11 @@ private:
         const int padded = padded_keys(count);
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
         const auto floats = [&](size_t n) { return array(n, around.scratch, flush_); };
-        Packed tile{
-            floats(size_t(padded * key_.tile_lanes())),
-            floats(size_t(value_panels() * (value_pairs() ? jit::kPairPanelStride : jit::kPanelStride))),
-            floats(size_t(key_.scales_floats(padded))),
-            floats(size_t(value_.scales_floats(padded))),
-            {}};
+        Packed tile{floats(size_t(padded * key_.tile_lanes())),
+                    floats(size_t(value_panels() * panel_stride())),
+                    floats(size_t(key_.scales_floats(padded))),
+                    floats(size_t(value_.scales_floats(padded))),
+                    {}};
         const int values = value_pairs() ? padded : count;
         tile.value_rows = values_.rows(first, count, values);
         const GuardedBuffer key_rows = keys_.rows(first, count, padded),
@@ -193,26 +216,39 @@ private:
         return tile;
     }
     // Whole vectors are stored: panels of the padded row.
+    int panel_stride() const {
+        return value_.bytes()  ? jit::kFourPanelStride
+               : value_pairs() ? jit::kPairPanelStride
+                               : jit::kPanelStride;
+    }
     bool value_pairs() const { return value_.products != jit::Products::floats; }
     int value_panels() const { return value_.padded() / jit::kValuePanel; }
 
-    // Scales relative to the largest of their group, which it returns.
+    // Scales relative to the largest of their group, which it returns: of all keys, or of runs of them.
     GuardedBuffer relate(GuardedBuffer& scales, int count, Entry entry) const {
         const std::vector<uint8_t> before = scales.bytes();
-        GuardedBuffer tops = array(size_t(value_.groups()), NAN, flush_);
+        const int run = value_.bytes() ? jit::kWeightRun : count, groups = value_.groups();
+        GuardedBuffer tops = array(size_t(count / run * groups), NAN, flush_);
         poisoned_call<jit::TileScalesArgs>(pack_.relate, {scales.as<float>(), tops.as<float>(), count},
                                            entry);
-        for (int g = 0; g < value_.groups(); ++g) {
-            const auto at = [&](const void* list, int t) {
-                return static_cast<const float*>(list)[t * value_.scales_stride() + g];
-            };
-            float top = 0;
-            for (int t = 0; t < count; ++t) top = std::max(top, std::fabs(at(before.data(), t)));
-            EXPECT_EQ(tops.as<float>()[g], top) << setup_.name();
-            for (int t = 0; t < count; ++t)
-                EXPECT_NEAR(at(scales.data(), t), at(before.data(), t) / top, 2e-7)
-                    << setup_.name() << " g" << g << " t" << t;
-        }
+        const auto at = [&](int t, int g) { return size_t(t * value_.scales_stride() + g); };
+        for (int t = 0; t < count; ++t)
+            for (int g = 0; g < groups; ++g) {
+                const auto scale = [&](int i) {
+                    return reinterpret_cast<const float*>(before.data())[at(i, g)];
+                };
+                float top = 0;
+                for (int i = t / run * run; i < (t / run + 1) * run; ++i)
+                    top = std::max(top, std::fabs(scale(i)));
+                EXPECT_EQ(tops.as<float>()[t / run * groups + g], top) << setup_.name();
+                if (value_.bytes())
+                    EXPECT_NEAR(scales.as<int16_t>()[2 * at(t / 2 * 2, g) + size_t(t % 2)],
+                                std::fabs(scale(t)) / top * jit::kScaleOfOne, .51)
+                        << setup_.name() << " g" << g << " t" << t;
+                else
+                    EXPECT_NEAR(scales.as<float>()[at(t, g)], scale(t) / top, 2e-7)
+                        << setup_.name() << " g" << g << " t" << t;
+            }
         return tops;
     }
 
@@ -266,13 +302,15 @@ private:
                  value_.bfloats() ? padded : count, panels(), nullptr, nullptr, ahead_.as<jit::LinesAhead>()},
                 around.entry);
         std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
-        GuardedBuffer weights = array(size_t(value_.groups() * jit::tile_weight_stride(lanes_)),
-                                      around.scratch, flush_),
-                      factors = array(L, around.scratch, flush_);
+        const bool bytes = value_.bytes();
+        const size_t groups = size_t(value_.groups()), factor_rows = bytes ? groups * jit::kWeightRuns : 1;
+        const int stride = bytes ? jit::tile_byte_weight_stride(lanes_) : jit::tile_weight_stride(lanes_);
+        GuardedBuffer weights = array(groups * size_t(stride), around.scratch, flush_),
+                      factors = array(factor_rows * L, around.scratch, flush_);
         const GuardedBuffer tops = relate(tile.value_scales, padded, around.entry);
         poisoned_call<jit::TileWeightsArgs>(kernels_.weights,
                                             {scores.as<float>(), tile.value_scales.as<float>(),
-                                             weights.as<int16_t>(), factors.as<float>(), padded},
+                                             weights.data(), factors.as<float>(), tops.as<float>(), padded},
                                             around.entry);
         poisoned_call<jit::TilePvArgs>(
             kernels_.pv,

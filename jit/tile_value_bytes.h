@@ -1,0 +1,19 @@
+// Values of tiles as signed bytes and weights as unsigned ones (precision `medium`): four keys a dot product.
+// Weights are relative to the largest of kWeightRun keys: of 128 keys' they would add an error of more than
+// `medium` allows.
+#pragma once
+#include <vector>
+
+#include "jit/args.h"
+#include "jit/kernel_key.h"
+
+namespace quire::jit {
+
+// Codes of 8 bits or fewer, panels of one group, and a processor that has the dot products and the registers.
+bool has_tile_value_bytes(const RowKey& key);
+
+Status generate_pack_value_bytes(const RowKey& key, std::vector<uint8_t>* code);   // void(const PackArgs*)
+Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code);  // as generate_tile_weights
+Status generate_tile_pv_bytes(const RowKey& key, std::vector<uint8_t>* code);      // void(const TilePvArgs*)
+
+}  // namespace quire::jit
