@@ -147,7 +147,7 @@ private:
         vmovups(inverse, splat(1.f));
         vdivps(inverse, inverse, top);
         store_f32(tops_ + g * 4, top, std::min(lanes(), key_.groups() - g));  // changes it
-        if (key_.bytes()) return emit_words(g, inverse);
+        if (key_.bytes()) return emit_words(g, keys, n, inverse);
         for_each_vector(g, keys, [&](const RegExp& at) {
             load_f32(x, at, n);
             vmulps(x, x, inverse);
@@ -155,21 +155,24 @@ private:
         });
     }
 
-    // The groups of one key are the first lanes of `inverse`.
-    void emit_words(int g, const Vec& inverse) {
-        const int n = std::min(lanes(), key_.groups() - g);
+    // Of two keys, in the place of the first's. Where several keys share a vector, what is left in the place
+    // of the second's does not matter.
+    void emit_words(int g, int keys, int n, const Vec& inverse) {
         vmulps(inverse, inverse, splat(kScaleOfOne));
-        for_each_vector(g, 2, [&](const RegExp& at) {
+        for_each_vector(g, std::max(keys, 2), [&](const RegExp& at) {
             Temp first(*this, "first"), second(*this, "second");
-            for (const auto& [v, from] : {std::pair(*first, at), std::pair(*second, at + stride() * 4)}) {
-                load_f32(v, from, n);
-                vmulps(v, v, inverse);
-                vcvtps2dq(v, v);
-                vpabsd(v, v);
-            }
+            load_words_of(first, at, n, inverse);
+            keys > 1 ? swap_lanes(second, first, stride())
+                     : load_words_of(second, at + stride() * 4, n, inverse);
             join_words(first, first, second);
             store_f32(at, first, n);
         });
+    }
+    void load_words_of(const Vec& v, const RegExp& at, int n, const Vec& inverse) {
+        load_f32(v, at, n);
+        vmulps(v, v, inverse);
+        vcvtps2dq(v, v);
+        vpabsd(v, v);
     }
 
     const RowKey key_;

@@ -13,12 +13,19 @@
 namespace quire {
 namespace {
 
+// Of bytes whose sums are not joined each key has three registers for a vector of query rows: with two
+// vectors four keys share a load of the query, with three two would.
+int widest_panel(const jit::RowKey& tile_keys, const jit::RowKey& tile_values) {
+    const bool bytes = tile_keys.bytes() && tile_values.bytes();
+    return bytes && !jit::ByteTileForm(tile_keys.format, 1, *tile_keys.target).joins ? 2 : jit::kMaxPanelVecs;
+}
+
 // Query panel, output panel and packed tiles of a thread stay within a second-level cache: large heads take
 // fewer rows and keys.
 void choose_tiles(AttentionPlan* plan, const jit::RowKey& tile_keys, const jit::RowKey& tile_values) {
     constexpr int kPanelFloats = 384 * 256;
     const int dims = plan->key_stride + plan->value_stride;
-    plan->panel_vecs = jit::kMaxPanelVecs;
+    plan->panel_vecs = widest_panel(tile_keys, tile_values);
     const int rows = std::min(kMaxTileRows, kPanelFloats / dims);
     plan->tile_rows = std::max(1, rows / plan->panel_rows()) * plan->panel_rows();
     const int values = plan->value_stride / (tile_values.products == jit::Products::floats ? 1 : 2);
