@@ -4,7 +4,6 @@
 
 #include "jit/byte_loader.h"
 #include "jit/row_loader.h"
-#include "jit/tile_value_bytes.h"
 #include "jit/word_loader.h"
 
 namespace quire::jit {

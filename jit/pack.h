@@ -10,5 +10,7 @@ namespace quire::jit {
 
 Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code);    // void(const PackArgs*)
 Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code);  // void(const PackArgs*)
+// Of values as bytes (jit/tile_value_bytes.h): generate_pack_values is this for them.
+Status generate_pack_value_bytes(const RowKey& key, std::vector<uint8_t>* code);
 
 }  // namespace quire::jit

@@ -12,7 +12,6 @@ namespace quire::jit {
 // Codes of 8 bits or fewer, panels of one group, and a processor that has the dot products and the registers.
 bool has_tile_value_bytes(const RowKey& key);
 
-Status generate_pack_value_bytes(const RowKey& key, std::vector<uint8_t>* code);   // void(const PackArgs*)
 Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code);  // as generate_tile_weights
 Status generate_tile_pv_bytes(const RowKey& key, std::vector<uint8_t>* code);      // void(const TilePvArgs*)
 

@@ -24,7 +24,7 @@ ORDER = """
         jit/emitter* jit/math jit/row_loader* jit/word_loader jit/byte_loader \
         jit/kernel_key jit/row_list jit/prefetch jit/scales jit/qk* jit/query_fours jit/softmax* \
         jit/weights* jit/pv* \
-        jit/rotate jit/quantise|jit/append jit/pack \
+        jit/rotate jit/quantise|jit/append jit/pack* \
         jit/tile* jit/token* jit/merge jit/decode jit/prefill jit/dump jit/kernels
     src/tensors src/cache_view src/problem* src/portable src/select src/precision src/plan src/schedule \
         src/combine src/transpose src/cache_memory src/attend*|src/token_rows src/append* src/copy src/read \
