@@ -145,7 +145,8 @@ constexpr int kPairPanelStride = kTileKeys / 2 * kValuePanel + 16;  // of words,
 constexpr int tile_weight_stride(int rows) { return kTileKeys / 2 * rows + 16; }
 
 // The same of values and weights that are bytes, four keys a lane. So many keys' weights share a factor.
-constexpr int kFourPanelStride = kTileKeys / 4 * kValuePanel + 16;
+constexpr int kFourPanel = 2 * kValuePanel;  // a vector of 512 bits, for few query rows
+constexpr int kFourPanelStride = kTileKeys / 4 * kFourPanel + 16;
 constexpr int tile_byte_weight_stride(int rows) { return kTileKeys / 4 * rows + 16; }
 constexpr int kWeightRun = kKeyPadding, kWeightRuns = kTileKeys / kWeightRun;
 // A weight is its probability, of the run's largest as so many, times its scale, of the run's largest as so
@@ -157,10 +158,10 @@ struct PackArgs {             // rows into a tile of f32, of words, of bytes, or
     const float* scales;      // [N][scale stride]; words, bytes of keys: not used
     // keys: float [N][V], int16_t [N][query words], pairs of bfloat16 [N][bfloat lanes], or uint8_t
     // [N][byte lanes][4]; values: float [ceil(V / 8)][kPanelStride], or [ceil(V / 8)][kPairPanelStride] pairs
-    // of int16_t or bfloat16, or [ceil(V / 8)][kFourPanelStride] fours of int8_t: codes, or -codes where the
+    // of int16_t or bfloat16, or [ceil(V / 16)][kFourPanelStride] fours of int8_t: codes, or -codes where the
     // scale is negative
     void* tile;
-    int64_t count;  // keys; values in pairs: an even number, in fours: a multiple of four
+    int64_t count;  // keys; values in pairs: an even number, in fours: a multiple of kKeyPadding
 };
 
 // Blocks of tokens (src/token_blocks.h). Lists of rows hold the address of block i in entry 16 i, and nothing
@@ -282,9 +283,9 @@ struct TileWeightsArgs {         // probabilities * scales of the values, as wor
 
 struct TilePvArgs {
     const void* probabilities;  // float [N][W * L], pairs of bfloat16, or the weights of TileWeightsArgs
-    const void* values;         // as packed; of few rows: const char* [N], the address of each row
+    const void* values;         // as packed; of few rows as words: const char* [N], the address of each row
     const float* rescale;       // [W * L]
-    float* output;              // [Dv rounded up to 8][W * L], of few rows [R][V]; accumulated
+    float* output;              // [whole panels of Dv][W * L], of few rows [R][V]; accumulated
     int64_t count;              // keys, exact; of pairs: a multiple of kKeyPadding
     int64_t panels;             // of kValuePanel values: all
     const float* factors;       // of the weights, as TileWeightsArgs

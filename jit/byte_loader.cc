@@ -16,20 +16,23 @@ class BytesLoader : public ByteLoader {
 public:
     using ByteLoader::ByteLoader;
     void load_packed(const Vec& v, int chunk, const RegExp& row) override {
-        const int first = chunk * 4 * e_.lanes(), n = std::min(4 * e_.lanes(), left(first));
-        load_codes(v, first, n, row);
+        if (!held_.empty() && is_vector(chunk))
+            return e_.bit_xor(v, held_.begin()->second, e_.ptr[row + chunk * e_.vec_bytes()]);
+        load_signed(&v, chunk, row);
+        with(kTopBits, &Emitter::bit_xor, v);
+    }
+    void load_signed(const Vec* k, int chunk, const RegExp& row) override {
+        const int first = chunk * e_.vec_bytes();
+        load_codes(k[0], first, std::min(e_.vec_bytes(), left(first)), row);
     }
 
 protected:
     static constexpr uint32_t kTopBits = 0x80808080;
     std::vector<uint32_t> constants() const override { return {kTopBits}; }
-    void flip(const Vec& v) { with(kTopBits, &Emitter::bit_xor, v); }
-    // With their top bits flipped.
+    // A chunk lies in memory as in its vector.
+    virtual bool is_vector(int chunk) const { return left(chunk * e_.vec_bytes()) >= e_.vec_bytes(); }
     virtual void load_codes(const Vec& v, int first, int n, const RegExp& row) {
-        if (n == e_.vec_bytes() && !held_.empty())
-            return e_.bit_xor(v, held_.begin()->second, e_.ptr[row + first]);
         e_.load_raw(v, row + first, n);
-        flip(v);
     }
 };
 
@@ -39,11 +42,11 @@ public:
     using BytesLoader::BytesLoader;
 
 protected:
+    bool is_vector(int) const override { return false; }
     void load_codes(const Vec& v, int first, int n, const RegExp& row) override {
         const BlockInfo& block = *block_info(format_.type);
         const int at = first / kBlockValues * block.bytes + block.codes_at;
         n <= kBlockValues ? e_.load_raw(v, row + at, n) : e_.load_raw(v, row + at, row + at + block.bytes);
-        flip(v);
     }
 };
 
@@ -146,6 +149,12 @@ std::unique_ptr<ByteLoader> ByteLoader::make(Emitter& e, const quire_format& for
     }
     if (blocks) return std::make_unique<ByteBlocksLoader>(e, format, dim);
     return std::make_unique<BytesLoader>(e, format, dim);
+}
+
+void ByteLoader::load_signed(const Vec* k, int chunk, const RegExp& row) {
+    load(k, chunk, row);
+    for (int part = 0; part < parts(); ++part)
+        e_.vpsubb(k[part], k[part], e_.splat_bits(0x01010101u * uint32_t(byte_zero(format_))));
 }
 
 void ByteLoader::hold(int most) {

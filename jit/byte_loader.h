@@ -67,6 +67,8 @@ public:
         load_packed(k[0], chunk, row);
         unpack(k);
     }
+    // The same as signed numbers.
+    virtual void load_signed(const Vec* k, int chunk, const RegExp& row);
     // As they lie in the row; and from k[0] to k[parts], lane by lane.
     virtual void load_packed(const Vec& v, int chunk, const RegExp& row) = 0;
     virtual void unpack(const Vec*) {}

@@ -211,7 +211,6 @@ public:
     void interleave_bytes(const Vec& a, const Vec& b);
     // Byte j of v[i] becomes byte i of lane j: lanes 4 k .. 4 k + 3 of each 128 bits in v[k].
     void transpose_bytes(const std::vector<Vec>& v);
-    void store_quarter(const RegExp& at, const Vec& v, int quarter);
     // Moves the lower word of every lane up, and `low`, words from 0 on, in its place. (A rotation would do
     // both at once, and on Zen 4 takes the place of a product.)
     void raise_words(const Vec& v, const Vec& low);

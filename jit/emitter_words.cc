@@ -163,13 +163,6 @@ void Emitter::transpose_bytes(const std::vector<Vec>& v) {
     vpunpckhwd(d, second, d);
 }
 
-void Emitter::store_quarter(const RegExp& at, const Vec& v, int quarter) {
-    if (quarter == 0)
-        vmovups(ptr[at], Xbyak::Xmm(v.getIdx()));
-    else
-        vextractf32x4(ptr[at], Xbyak::Zmm(v.getIdx()), uint8_t(quarter));
-}
-
 void Emitter::raise_words(const Vec& v, const Vec& low) {
     vpslld(v, v, 16);
     bit_or(v, v, low);

@@ -202,14 +202,17 @@ Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& valu
     of_rows.rows = rows;
     QUIRE_TRY(make_tile_qk(cache, keys, kVecs, &kernels->qk));
     QUIRE_TRY(make_tile_weights(cache, values, kVecs, kernels));
+    const auto generate = values.bytes() ? generate_tile_pv_byte_rows : generate_tile_pv_rows;
     QUIRE_TRY(make(
-        cache, of_rows.name("tile_pv_rows"), [&](auto* code) { return generate_tile_pv_rows(of_rows, code); },
+        cache, of_rows.name("tile_pv_rows"), [&](auto* code) { return generate(of_rows, code); },
         &kernels->pv));
     return make_tile_softmax(cache, {keys.target, scores, kVecs, false, values.products}, kernels);
 }
 
-Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values,
-                             PackKernels* kernels) {
+namespace {
+
+Status make_pack_all_but_values(CodeCache& cache, const RowKey& keys, const RowKey& values,
+                                PackKernels* kernels) {
     kernels->key_products = keys.products;
     kernels->value_products = values.products;
     // Sums of codes are scaled, not numbers.
@@ -224,11 +227,19 @@ Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey&
         &kernels->keys);
 }
 
+}  // namespace
+
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
-    QUIRE_TRY(make_few_pack_kernels(cache, keys, values, kernels));
+    QUIRE_TRY(make_pack_all_but_values(cache, keys, values, kernels));
     return make(
         cache, values.name("pack_values"), [&](auto* code) { return generate_pack_values(values, code); },
         &kernels->values);
+}
+
+Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values,
+                             PackKernels* kernels) {
+    return values.bytes() ? make_pack_kernels(cache, keys, values, kernels)
+                          : make_pack_all_but_values(cache, keys, values, kernels);
 }
 
 Status make_panel_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, quire_type type,

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kKeys = 4;  // of a lane; its bytes are of the first, third, second, fourth
 
+int panels_of_group(const RowKey& key) { return (key.dim / key.groups() + kFourPanel - 1) / kFourPanel; }
+
 // for each run of kWeightRun keys:
 //   top[w] = largest probability of each lane
 //   factors[g][run][w] = top[w] / 255 * tops[run][g]
@@ -107,7 +109,7 @@ private:
               count_ = gpr("count"), factors_ = gpr("factors"), tops_ = gpr("tops");
 };
 
-// for each group g, for each of its panels (of as many as there are), for d of the panel step n:
+// for each group g, for each of its panels (of as many as there are), for d of kFourPanel step n:
 //   sum[n][w] = output[d + n][w] * rescale[w]
 //   for each run of keys:
 //     acc[n][w] = sum over its fours of keys of values[d + n] . weights[g][four][w]
@@ -123,14 +125,21 @@ public:
         mov(group_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
         mov(factors_, ptr[args() + offsetof(TilePvArgs, factors)]);
         mov(left_, ptr[args() + offsetof(TilePvArgs, panels)]);
+        add(left_, 1);
+        shr(left_, 1);
         ahead_.begin(args() + offsetof(TilePvArgs, ahead));
-        Label each_group, each_panel, done;
+        Label each_group, each_panel, each_dims, done;
         L(each_group);
-        mov(panels_, (key_.dim / key_.groups() + kValuePanel - 1) / kValuePanel);
+        mov(panels_, panels_of_group(key_));
         L(each_panel);
-        for (int d = 0; d < kValuePanel; d += n_) emit_dims(d);
-        add(output_, kValuePanel * panel_bytes());
-        add(panel_, kFourPanelStride * 4);
+        mov(dims_, kFourPanel / n_);
+        L(each_dims);
+        emit_dims();
+        add(output_, n_ * panel_bytes());
+        add(panel_, n_ * 4);
+        dec(dims_);
+        jnz(each_dims, T_NEAR);
+        add(panel_, (kFourPanelStride - kFourPanel) * 4);
         dec(left_);
         jz(done, T_NEAR);
         dec(panels_);
@@ -145,19 +154,19 @@ public:
 
 private:
     const Vec& sum(int n, int w) const { return sums_[size_t(n * vecs_ + w)]; }
-    RegExp output_at(int d, int w) const { return output_ + d * panel_bytes() + w * vec_bytes(); }
+    RegExp output_at(int n, int w) const { return output_ + n * panel_bytes() + w * vec_bytes(); }
 
-    void emit_dims(int d) {
+    void emit_dims() {
         stage("dims");
         mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
         for (int w = 0; w < vecs_; ++w) {
             const Vec& rescale = rows_[0];
             vmovups(rescale, ptr[rescale_ + w * vec_bytes()]);
-            for (int n = 0; n < n_; ++n) vmulps(sum(n, w), rescale, ptr[output_at(d + n, w)]);
+            for (int n = 0; n < n_; ++n) vmulps(sum(n, w), rescale, ptr[output_at(n, w)]);
         }
         mov(weights_, group_);
         mov(factor_, factors_);
-        lea(value_, ptr[panel_ + d * 4]);
+        mov(value_, panel_);
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         Label each_run;
         L(each_run);
@@ -165,7 +174,7 @@ private:
         sub(count_, kWeightRun);
         jnz(each_run, T_NEAR);
         for (int n = 0; n < n_; ++n)
-            for (int w = 0; w < vecs_; ++w) vmovups(ptr[output_at(d + n, w)], sum(n, w));
+            for (int w = 0; w < vecs_; ++w) vmovups(ptr[output_at(n, w)], sum(n, w));
     }
 
     void emit_run() {
@@ -173,7 +182,7 @@ private:
         for (const Vec& v : acc_) zero(v);
         for (int i = 0; i < kFours; ++i)
             emit_step(
-                weights_ + i * panel_bytes(), [&](int n) { return value_ + (i * kValuePanel + n) * 4; },
+                weights_ + i * panel_bytes(), [&](int n) { return value_ + (i * kFourPanel + n) * 4; },
                 [&](const Vec& acc, const Vec& codes, const Xbyak::Operand& weights) {
                     dot_bytes(acc, static_cast<const Vec&>(weights), codes);
                 });
@@ -187,23 +196,135 @@ private:
             }
         }
         add(weights_, kFours * panel_bytes());
-        add(value_, kFours * kValuePanel * 4);
+        add(value_, kFours * kFourPanel * 4);
         add(factor_, panel_bytes());
     }
 
     const RowKey key_;
     const std::vector<Vec> sums_;
     const Gpr output_ = gpr("output"), panel_ = gpr("panel"), panels_ = gpr("panels"), group_ = gpr("group"),
-              left_ = gpr("panels left"), factors_ = gpr("factors"), weights_ = gpr("weights"),
-              value_ = gpr("value"), count_ = gpr("count"), factor_ = gpr("factor"),
-              rescale_ = gpr("rescale");
+              left_ = gpr("panels left"), dims_ = gpr("dims"), factors_ = gpr("factors"),
+              weights_ = gpr("weights"), value_ = gpr("value"), count_ = gpr("count"),
+              factor_ = gpr("factor");
+    const Gpr& rescale_ = count_;  // before it
+};
+
+// The lanes are elements. for each group g, for each kVecs (or one) panels of it, for each pass over R' rows:
+//   sum[r][v] = output[r][panels][v] * rescale[r]
+//   for each run of keys:                                                              emit_run
+//     acc[r][v] = sum over its fours of keys of values[panels][four][v] . weights[g][four][r]
+//     sum[r][v] += acc[r][v] * factors[g][run][r]
+//   output[r][panels][v] = sum[r][v]
+class TilePvByteRows : public Emitter {
+public:
+    explicit TilePvByteRows(const RowKey& key)
+        : Emitter(*key.target),
+          key_(key),
+          vecs_(panels_of_group(key) % kVecs == 0 ? kVecs : 1),
+          values_(vecs("value", vecs_)),
+          ahead_(*this) {
+        begin();
+        mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
+        mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
+        mov(group_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
+        mov(factors_, ptr[args() + offsetof(TilePvArgs, factors)]);
+        mov(left_, key_.groups());
+        ahead_.begin(args() + offsetof(TilePvArgs, ahead));
+        Label each_group, each_step;
+        L(each_group);
+        mov(steps_, panels_of_group(key_) / vecs_);
+        L(each_step);
+        emit_passes();
+        add(output_, vecs_ * vec_bytes());
+        add(panel_, vecs_ * kFourPanelStride * 4);
+        dec(steps_);
+        jnz(each_step, T_NEAR);
+        add(group_, tile_byte_weight_stride(lanes()) * 4);
+        add(factors_, kWeightRuns * vec_bytes());
+        dec(left_);
+        jnz(each_group, T_NEAR);
+        ahead_.end(args() + offsetof(TilePvArgs, ahead));
+        end();
+    }
+
+private:
+    static constexpr int kVecs = 2;
+
+    // Two registers an accumulator, beside the values and a weight.
+    void emit_passes() {
+        const int most = (num_vecs() - vecs_ - 1) / 2 / vecs_, passes = (key_.rows + most - 1) / most;
+        for (int i = 0, row = 0; i < passes; ++i) {
+            const int rows = (key_.rows - row + passes - i - 1) / (passes - i);
+            emit_pass(row, rows);
+            row += rows;
+        }
+    }
+
+    void emit_pass(int row, int rows) {
+        stage("pass from row " + std::to_string(row));
+        const std::vector<Vec> sums = vecs("sum", vecs_ * rows), acc = vecs("acc", vecs_ * rows);
+        const auto output_at = [&](int r, int v) {
+            return ptr[output_ + (row + r) * key_.padded() * 4 + v * vec_bytes()];
+        };
+        mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
+        for (int r = 0; r < rows; ++r) {
+            const Vec& rescale = values_[0];
+            vbroadcastss(rescale, ptr[rescale_ + (row + r) * 4]);
+            for (int v = 0; v < vecs_; ++v) vmulps(sums[size_t(r * vecs_ + v)], rescale, output_at(r, v));
+        }
+        lea(weights_, ptr[group_ + row * 4]);
+        lea(factor_, ptr[factors_ + row * 4]);
+        mov(value_, panel_);
+        mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
+        Label each_run;
+        L(each_run);
+        emit_run(sums, acc);
+        sub(count_, kWeightRun);
+        jnz(each_run, T_NEAR);
+        for (int r = 0; r < rows; ++r)
+            for (int v = 0; v < vecs_; ++v) vmovups(output_at(r, v), sums[size_t(r * vecs_ + v)]);
+        free(sums);
+        free(acc);
+    }
+
+    void emit_run(const std::vector<Vec>& sums, const std::vector<Vec>& acc) {
+        constexpr int kFours = kWeightRun / kKeys;
+        for (const Vec& v : acc) zero(v);
+        for (int i = 0; i < kFours; ++i) {
+            for (int v = 0; v < vecs_; ++v)
+                vmovups(values_[size_t(v)], ptr[value_ + (v * kFourPanelStride + i * kFourPanel) * 4]);
+            for (size_t r = 0; r < acc.size() / size_t(vecs_); ++r) {
+                Temp weights(*this, "weights");
+                vpbroadcastd(weights, ptr[weights_ + i * vec_bytes() + int(r) * 4]);
+                for (size_t v = 0; v < size_t(vecs_); ++v)
+                    dot_bytes(acc[r * size_t(vecs_) + v], weights, values_[v]);
+            }
+            ahead_.some(int(acc.size()));
+        }
+        for (size_t i = 0; i < acc.size(); ++i) {
+            vcvtdq2ps(acc[i], acc[i]);
+            vfmadd231ps(sums[i], acc[i], ptr_b[factor_ + int(i) / vecs_ * 4]);
+        }
+        add(weights_, kFours * vec_bytes());
+        add(value_, kFours * kFourPanel * 4);
+        add(factor_, vec_bytes());
+    }
+
+    const RowKey key_;
+    const int vecs_;
+    const std::vector<Vec> values_;
+    TileAhead ahead_;
+    const Gpr output_ = gpr("output"), panel_ = gpr("panel"), group_ = gpr("group"), left_ = gpr("groups left"),
+              steps_ = gpr("steps left"), factors_ = gpr("factors"), weights_ = gpr("weights"),
+              value_ = gpr("value"), count_ = gpr("count"), factor_ = gpr("factor");
+    const Gpr& rescale_ = count_;  // before it
 };
 
 }  // namespace
 
 bool has_tile_value_bytes(const RowKey& key) {
     return key.target->vector_bits == 512 && key.target->vnni && has_tile_value_words(key) &&
-           key.dim % kValuePanel == 0;
+           key.dim % kValuePanel == 0 && (key.groups() == 1 || scale_group(key.format) % kFourPanel == 0);
 }
 
 Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code) {
@@ -211,6 +332,9 @@ Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code)
 }
 Status generate_tile_pv_bytes(const RowKey& key, std::vector<uint8_t>* code) {
     return TilePvBytes(key).finish(code);
+}
+Status generate_tile_pv_byte_rows(const RowKey& key, std::vector<uint8_t>* code) {
+    return TilePvByteRows(key).finish(code);
 }
 
 }  // namespace quire::jit

@@ -14,5 +14,7 @@ bool has_tile_value_bytes(const RowKey& key);
 
 Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code);  // as generate_tile_weights
 Status generate_tile_pv_bytes(const RowKey& key, std::vector<uint8_t>* code);      // void(const TilePvArgs*)
+// Of few query rows, `rows` of them in one vector.
+Status generate_tile_pv_byte_rows(const RowKey& key, std::vector<uint8_t>* code);  // void(const TilePvArgs*)
 
 }  // namespace quire::jit

@@ -25,7 +25,7 @@ struct TileState {
     const void* packed;            // values as TilePvArgs has them
     Panel* panels;
     int64_t num_panels;
-    float *keys, *values;              // packed tile; few rows pack no values
+    float *keys, *values;              // packed tile; few rows do not pack values that are words
     float *key_scales, *value_scales;  // f32 scales of its rows
     float* tops;                       // largest scales of the values (jit::TileScalesArgs)
     void* weights;                     // as jit::TileWeightsArgs

@@ -67,7 +67,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     choose_tiles(plan, tile_keys, tile_values);
     plan->tile_key_lanes = tile_keys.tile_lanes();
     jit::RowKey few_values = tile_values;
-    few_values.products = jit::Products::words;
+    few_values.products = few_value_products(values, spec.precision);
     plan->few_rows = most_few_rows(spec, *plan->target);
     const bool weights = tile_values.words() || tile_values.bytes() || plan->few_rows > 0;
     plan->tile_weight_groups = weights ? values.groups() : 0;

@@ -45,7 +45,7 @@ struct AttentionPlan {
     jit::Kernel<jit::MergeArgs> merge;
 
     int panel_rows() const { return panel_vecs * target->lanes(); }
-    // Whether so many query rows, in one vector of the lanes, take values as they lie in the cache.
+    // Whether so many query rows are in one vector of the lanes (most_few_rows).
     bool takes_few(int64_t rows) const { return rows > decode_rows && rows <= few_rows; }
 };
 

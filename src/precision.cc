@@ -236,11 +236,18 @@ jit::Products value_tile_products(const jit::RowKey& key, quire_precision precis
     return tile_byte_cycles_of_values(key) < kTilesWorthIt * least ? jit::Products::bytes : best;
 }
 
+jit::Products few_value_products(const jit::RowKey& key, quire_precision precision) {
+    if (precision == QUIRE_PRECISION_HIGHEST || token_block_info(key.format.type))
+        return jit::Products::floats;
+    if (value_tile_products(key, precision) == jit::Products::bytes) return jit::Products::bytes;
+    return jit::has_tile_pv_rows(key) ? jit::Products::words : jit::Products::floats;
+}
+
 int most_few_rows(const AttentionSpec& spec, const Target& target) {
     const jit::RowKey keys{&target, spec.key_format, spec.D, 0},
         values{&target, spec.value_format, spec.Dv, 0};
-    const bool blocks = token_block_info(keys.format.type) || token_block_info(values.format.type);
-    if (spec.precision == QUIRE_PRECISION_HIGHEST || blocks || !jit::has_tile_pv_rows(values)) return 0;
+    if (token_block_info(keys.format.type)) return 0;
+    if (few_value_products(values, spec.precision) == jit::Products::floats) return 0;
     const jit::Products of_keys = key_tile_products(keys, spec.precision);
     if (of_keys == jit::Products::floats || of_keys == jit::Products::bfloats) return 0;
     const int most = target.lanes() / spec.group() * spec.group();
@@ -268,7 +275,7 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         const jit::RowKey tile{&target, jit::taken_format(format, of), dim, 0};
         for (int r = spec.group(); r <= std::max(few, decode); r += spec.group())
             add(r <= decode         ? products({&target, format, dim, r}, spec.precision)
-                : of == Side::value ? jit::Products::words
+                : of == Side::value ? few_value_products(tile, spec.precision)
                                     : of_tiles(tile, spec.precision),
                 std::to_string(r));
         if (target.jit()) add(of_tiles(tile, spec.precision), "more");

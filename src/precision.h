@@ -13,13 +13,16 @@ jit::Products value_products(const jit::RowKey& values, quire_precision precisio
 jit::Products key_tile_products(const jit::RowKey& keys, quire_precision precision);
 jit::Products value_tile_products(const jit::RowKey& values, quire_precision precision);
 
+// Of the values of few query rows (most_few_rows); floats: there are no kernels for these.
+jit::Products few_value_products(const jit::RowKey& values, quire_precision precision);
+
 // Most query rows of decode; more are tiles' (of 8 or 16 rows a vector), or most_few_rows'. Integer products
 // of large heads read so much of the query for each key that with many rows it does not stay in L1 beside
 // them.
 int most_decode_rows(const AttentionSpec& spec, const Target& target);
-// Most query rows of those beyond decode's that take values as words in the rows of the cache; 0: none do.
-// Both sides of the cache are rows of codes then: blocks of tokens would have to be taken apart for each
-// tile.
+// Most query rows of those beyond decode's that are one vector of the lanes with values in the lanes, too
+// (few_value_products); 0: none do. Both sides of the cache are rows of codes then: blocks of tokens would
+// have to be taken apart for each tile.
 int most_few_rows(const AttentionSpec& spec, const Target& target);
 
 // A line for the plan's notes: what runs at which precision; empty for `highest`.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "jit/kernels.h"
+#include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/run.h"
@@ -21,13 +22,17 @@ void expect_generated(const jit::RowKey& key, const jit::RowKey& value) {
         made = make_tile_kernels(test_code_cache(), key, value, {false, false, false}, vecs, &kernels);
         EXPECT_TRUE(made.ok()) << key.name("tile") << ": " << made.message();
     }
-    for (int rows = 1; jit::has_tile_pv_rows(value) && rows <= key.target->lanes(); ++rows) {
-        jit::RowKey words = value;
-        words.products = jit::Products::words;
-        jit::TileKernels kernels;
-        made = make_few_kernels(test_code_cache(), key, words, {false, false, false}, rows, &kernels);
-        EXPECT_TRUE(made.ok()) << key.name("few") << ": " << made.message();
-    }
+    const auto expect_few = [&](jit::Products products) {
+        jit::RowKey few = value;
+        few.products = products;
+        for (int rows = 1; rows <= key.target->lanes(); ++rows) {
+            jit::TileKernels kernels;
+            made = make_few_kernels(test_code_cache(), key, few, {false, false, false}, rows, &kernels);
+            EXPECT_TRUE(made.ok()) << key.name("few") << ": " << made.message();
+        }
+    };
+    if (jit::has_tile_pv_rows(value)) expect_few(jit::Products::words);
+    if (jit::has_tile_value_bytes(value)) expect_few(jit::Products::bytes);
 }
 
 // Groups of any size fit the registers.

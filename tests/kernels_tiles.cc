@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "jit/tile_bytes.h"
+#include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
 #include "tests/support/run.h"
 #include "tests/support/tiles.h"
@@ -122,6 +123,33 @@ TEST(KernelsTiles, QuickFewRows) {
                              {odd, !odd, i % 3 == 0},
                              odd == (i % 2 == 0),
                              i % 2 == 0 ? jit::Products::two_bytes : jit::Products::words,
+                             rows});
+            }
+}
+
+// Values of bytes: panels in pairs and alone, the last one not full, groups of one panel and of more.
+TEST(KernelsTiles, QuickFewRowsOfBytes) {
+    if (targets_of_digits().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";
+    const RowShape shapes[] = {{quantised(QUIRE_INT8, 32, QUIRE_F16), 96},
+                               {quantised(QUIRE_INT4, 16, QUIRE_F32), 144},
+                               {quantised(QUIRE_INT8, 72, QUIRE_F16), 72},
+                               {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
+                               {quantised(QUIRE_INT4, 160, QUIRE_F16), 160},
+                               {plain_format(QUIRE_Q8_0), 96},
+                               {plain_format(QUIRE_Q4_0), 160}};
+    for (const Target* target : targets_of_digits())
+        for (size_t i = 0; i < std::size(shapes); ++i)
+            for (const int rows : {1, 7, 8, 13, 16}) {
+                const RowShape& values = shapes[(i + 1) % std::size(shapes)];
+                ASSERT_TRUE(jit::has_tile_value_bytes({target, values.format, values.dim, 0}));
+                const bool odd = rows % 2 != 0;
+                check_tiles({target,
+                             shapes[i],
+                             values,
+                             1,
+                             {odd, !odd, i % 3 == 0},
+                             odd == (i % 2 == 0),
+                             jit::Products::bytes,
                              rows});
             }
 }

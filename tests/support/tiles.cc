@@ -53,7 +53,7 @@ public:
             std::vector<jit::LineRun>{{4096 + jit::kWritten, 4096 + 300}, {8192, 8193}, {0, 0}}, flush_);
         ahead_ = GuardedBuffer::of(std::vector<jit::LinesAhead>{{64, 100, runs_.as<jit::LineRun>()}}, flush_);
         GuardedBuffer output = array(
-                          size_t(of_few() ? rows_ * value_.padded() : panels() * jit::kValuePanel * lanes_),
+                          size_t(of_few() ? rows_ * value_.padded() : value_panels() * panel_values() * lanes_),
                           0.f, flush_),
                       max = array(size_t(lanes_), -INFINITY, flush_),
                       sum = array(size_t(lanes_), 0.f, flush_);
@@ -215,6 +215,7 @@ private:
                 around.entry);
         return tile;
     }
+    int panel_values() const { return value_.bytes() ? jit::kFourPanel : jit::kValuePanel; }
     // Whole vectors are stored: panels of the padded row.
     int panel_stride() const {
         return value_.bytes()  ? jit::kFourPanelStride
@@ -222,7 +223,7 @@ private:
                                : jit::kPanelStride;
     }
     bool value_pairs() const { return value_.products != jit::Products::floats; }
-    int value_panels() const { return value_.padded() / jit::kValuePanel; }
+    int value_panels() const { return value_.padded() / panel_values(); }
 
     // Scales relative to the largest of their group, which it returns: of all keys, or of runs of them.
     GuardedBuffer relate(GuardedBuffer& scales, int count, Entry entry) const {
@@ -314,7 +315,7 @@ private:
                                             around.entry);
         poisoned_call<jit::TilePvArgs>(
             kernels_.pv,
-            {weights.data(), of_few() ? tile.value_rows.data() : tile.values.data(), rescale.as<float>(),
+            {weights.data(), pack_.values ? tile.values.data() : tile.value_rows.data(), rescale.as<float>(),
              output.as<float>(), padded, panels(), factors.as<float>(), tops.as<float>(),
              ahead_.as<jit::LinesAhead>()},
             around.entry);
