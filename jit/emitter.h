@@ -86,6 +86,10 @@ public:
     Address splat_bits(uint32_t bits);
     Address constant(const std::vector<uint32_t>& words);  // lanes() words
 
+    // One number of 32 bits in memory, in every lane. vbroadcastss takes the place of a shuffle on Zen 4, and
+    // so of a product; vpbroadcastd is a load and no more.
+    void broadcast(const Xbyak::Xmm& v, const Address& at) { vpbroadcastd(v, at); }
+
     // ---- f32 lanes: the first n count, the others read as 0 and are not written ----
     void load_f32(const Vec& v, const RegExp& at, int n);
     void store_f32(const RegExp& at, const Vec& v, int n);

@@ -32,23 +32,23 @@ void Emitter::select_bits(const Vec& d, uint32_t bits, const Vec& a) {
 void Emitter::multiply_by_scalar(const Vec& v, const RegExp& at) {
     if (is_512()) return vmulps(v, v, ptr_b[at]);
     Temp factor(*this, "scalar");
-    vbroadcastss(factor, ptr[at]);
+    broadcast(factor, ptr[at]);
     vmulps(v, v, factor);
 }
 
 void Emitter::add_scalar(const Vec& v, const RegExp& at) {
     if (is_512()) return vaddps(v, v, ptr_b[at]);
     Temp scalar(*this, "scalar");
-    vbroadcastss(scalar, ptr[at]);
+    broadcast(scalar, ptr[at]);
     vaddps(v, v, scalar);
 }
 
 void Emitter::broadcast_halves(const Vec& v, const RegExp& low, const RegExp& high, bool same) {
-    vbroadcastss(v, ptr[low]);
+    broadcast(v, ptr[low]);
     if (same) return;
     Temp upper(*this, "upper half");
     const Xbyak::Ymm y((*upper).getIdx());
-    vbroadcastss(y, ptr[high]);
+    broadcast(y, ptr[high]);
     is_512() ? vinsertf64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), y, 1)
              : vinsertf128(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), Xbyak::Xmm(y.getIdx()), 1);
 }

@@ -51,10 +51,10 @@ void Emitter::load_twice(const Vec& v, const RegExp& at, int n) {
 
 void Emitter::load_repeated(const Vec& v, const RegExp& at, int run) {
     const int n = lanes() / run;
-    if (n == 1) return vbroadcastss(v, ptr[at]);
+    if (n == 1) return broadcast(v, ptr[at]);
     const Xbyak::Ymm y(v.getIdx());
     const Xbyak::Zmm z(v.getIdx());
-    if (n == 2) is_512() ? vbroadcastsd(z, ptr[at]) : vbroadcastsd(y, ptr[at]);
+    if (n == 2) is_512() ? vpbroadcastq(z, ptr[at]) : vpbroadcastq(y, ptr[at]);
     if (n == 4) is_512() ? vbroadcastf32x4(z, ptr[at]) : vbroadcastf128(y, ptr[at]);
     if (n == 8) vmovups(y, ptr[at]);
     std::vector<uint32_t> order;
@@ -83,12 +83,12 @@ void Emitter::load_every_second(const Vec& v, const RegExp& at) {
 
 void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index) {
     const int low = index.front(), count = index.back() - low + 1;
-    if (count == 1) return vbroadcastss(v, ptr[at + low * 4]);
+    if (count == 1) return broadcast(v, ptr[at + low * 4]);
     std::vector<uint32_t> order;
     for (int i : index) order.push_back(uint32_t(i - low));
     if (is_512() || count > 2) return load_permuted(v, at + low * 4, order);
     const Xbyak::Ymm y(v.getIdx());  // vpermps of memory takes two cycles on Zen 3, this one
-    vbroadcastsd(y, ptr[at + low * 4]);
+    vpbroadcastq(y, ptr[at + low * 4]);
     vpermilps(y, y, constant(order));
 }
 

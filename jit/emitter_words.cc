@@ -183,8 +183,8 @@ void Emitter::dot_bfloats(const Vec& acc, const Vec& a, const Xbyak::Operand& b)
 
 void Emitter::load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, int run) {
     if (run == lanes()) {
-        vbroadcastss(even, ptr[at]);
-        return vbroadcastss(odd, ptr[at + 4]);
+        broadcast(even, ptr[at]);
+        return broadcast(odd, ptr[at + 4]);
     }
     if (run == 2) {
         vmovsldup(even, ptr[at]);

@@ -32,7 +32,7 @@ public:
             {
                 Temp weight(*this, "weight");
                 mov(state, ptr[states + s * 8]);
-                vbroadcastss(weight, ptr[weights + s * 4]);
+                broadcast(weight, ptr[weights + s * 4]);
                 for (int w = 0; w < width; ++w)
                     vfmadd231ps(acc[size_t(w)], *weight, ptr[state + d * 4 + w * vec_bytes()]);
             }

@@ -37,7 +37,7 @@ private:
         loader_->hold(pass.width + kMostTemps);
         for (int r = 0; r < pass.rows; ++r) {
             Temp rescale(*this, "rescale");
-            vbroadcastss(rescale, ptr[rescale_ + (pass.row + r) * 4]);
+            broadcast(rescale, ptr[rescale_ + (pass.row + r) * 4]);
             for (int w = 0; w < pass.width; ++w)
                 vmulps(acc[size_t(r * pass.width + w)], *rescale, ptr[output_at(pass.row + r, pass.vec + w)]);
         }
@@ -60,7 +60,7 @@ private:
             Temp p(*this, "p");
             for (int w = 0; w < pass.width; ++w) {
                 if (w == 0 || group_of(pass.vec + w) != group_of(pass.vec + w - 1))
-                    vbroadcastss(p, ptr[weights + group_of(pass.vec + w) * 4]);
+                    broadcast(p, ptr[weights + group_of(pass.vec + w) * 4]);
                 vfmadd231ps(acc[size_t(r * pass.width + w)], p, v[size_t(w)]);
             }
         }
@@ -172,7 +172,7 @@ private:
 
     void emit_output(const Vec* sums, int row, int vec) {
         Temp rescale(*this, "rescale");
-        vbroadcastss(rescale, ptr[rescale_ + row * 4]);
+        broadcast(rescale, ptr[rescale_ + row * 4]);
         for (int i = 0; i < step(); ++i) {
             const int to = loader_->value_vec(vec + i);
             if (to >= key_.vecs()) continue;

@@ -82,7 +82,7 @@ protected:
 
     void emit_output(const std::vector<Vec>& sums, int row, int vec) {
         Temp rescale(*this, "rescale");
-        vbroadcastss(rescale, ptr[rescale_ + row * 4]);
+        broadcast(rescale, ptr[rescale_ + row * 4]);
         for (int i = 0; i < kFour; ++i) {
             const RegExp to = output_at(row, element(vec, 4 * i) / lanes());
             vfmadd231ps(sums[size_t(i)], rescale, ptr[to]);

@@ -190,7 +190,7 @@ private:
             const int element = i + j * kEight;
             const Vec& v = t[size_t(j)];
             if (element % group_ == 0 || j == 0)
-                e_.vbroadcastss(y(factor), e_.ptr[reciprocal_of(element / group_)]);
+                e_.broadcast(y(factor), e_.ptr[reciprocal_of(element / group_)]);
             e_.vmovups(y(v), input(element));
             e_.vfmadd213ps(y(v), y(factor), y(bias));
             // Lower words are fractions (int8: doubled, without the code's last bit), upper ones are large.
@@ -218,7 +218,7 @@ private:
             const std::vector<Vec> v = e_.vecs("codes", count / kEight);
             for (int j = 0; j < count / kEight; ++j) {
                 const int element = i + j * kEight;
-                e_.vbroadcastss(y(scale), e_.ptr[scale_of(element / group_)]);
+                e_.broadcast(y(scale), e_.ptr[scale_of(element / group_)]);
                 e_.vmovups(y(v[size_t(j)]), input(element));
                 e_.vdivps(y(v[size_t(j)]), y(v[size_t(j)]), y(scale));
                 e_.vcvtps2dq(y(v[size_t(j)]), y(v[size_t(j)]));  // ties to even

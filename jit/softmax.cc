@@ -33,7 +33,7 @@ public:
         for_each_row([&] { emit_maxima(); });
         hold_exp2(*this, Exp2::probability, 3 * kTogether);
         for_each_row([&] {
-            vbroadcastss(top_, ptr[of_block_ ? block_ : max_]);
+            broadcast(top_, ptr[of_block_ ? block_ : max_]);
             emit_finite(top_, top_);
             emit_exponentials();
             emit_sum();
@@ -66,7 +66,7 @@ private:
     }
 
     void emit_maxima() {
-        of_block_ ? vmovups(top_, splat(-INFINITY)) : vbroadcastss(top_, ptr[max_]);
+        of_block_ ? vmovups(top_, splat(-INFINITY)) : broadcast(top_, ptr[max_]);
         Label masked, scored;
         if (!key_.bias && !key_.alibi && !key_.soft_cap) {
             cmp(dword[bounds_ + offsetof(RowBounds, begin)], 0);
@@ -152,16 +152,16 @@ private:
         stage("alibi");
         Temp distance(*this, "distance"), factor(*this, "factor");
         vcvtdq2ps(distance, index);
-        vbroadcastss(factor, ptr[bounds_ + offsetof(RowBounds, distance)]);
+        broadcast(factor, ptr[bounds_ + offsetof(RowBounds, distance)]);
         vaddps(distance, distance, factor);
-        vbroadcastss(factor, ptr[bounds_ + offsetof(RowBounds, slope)]);
+        broadcast(factor, ptr[bounds_ + offsetof(RowBounds, slope)]);
         vfmadd231ps(score, distance, factor);
     }
 
     void emit_maximum() {
         stage("maximum");
         Temp before(*this, "before");
-        vbroadcastss(before, ptr[max_]);
+        broadcast(before, ptr[max_]);
         vmovss(ptr[max_], Xbyak::Xmm(top_.getIdx()));
         emit_finite(top_, top_);
         vsubps(before, before, top_);
@@ -174,7 +174,7 @@ private:
         const std::vector<Vec> moved = vecs("before, block", 2);
         vmovss(ptr[block_], Xbyak::Xmm(top_.getIdx()));
         emit_finite(moved[1], top_);
-        vbroadcastss(moved[0], ptr[max_]);
+        broadcast(moved[0], ptr[max_]);
         vmaxps(top_, moved[0], top_);
         vmovss(ptr[max_], Xbyak::Xmm(top_.getIdx()));
         emit_finite(top_, top_);

@@ -73,7 +73,7 @@ protected:
 
     // A key's scale of a group, NaN for Inf.
     void load_scale(const Vec& v, int n, int group) {
-        vbroadcastss(v, ptr[scale_ + (n * key_.scales_stride() + group) * 4]);
+        broadcast(v, ptr[scale_ + (n * key_.scales_stride() + group) * 4]);
     }
 
     RegExp score_at(int n, int w) const { return scores_ + n * panel_bytes() + w * vec_bytes(); }

@@ -65,7 +65,7 @@ private:
         }
         for (int n = 0; n < n_; ++n) {
             Temp codes(*this, "codes");
-            vbroadcastss(codes, ptr[element + n * key_.tile_lanes() * 4]);
+            broadcast(codes, ptr[element + n * key_.tile_lanes() * 4]);
             for (int w = 0; w < vecs_; ++w) {
                 dot_bytes(high_[size_t(n * vecs_ + w)], codes, rows_[size_t(w)]);
                 dot_bytes(acc(n, w), codes, low_rows_[size_t(w)]);

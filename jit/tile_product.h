@@ -43,7 +43,7 @@ protected:
         for (int w = 0; w < loaded_; ++w) vmovups(rows_[size_t(w)], row_at(w));
         for (int n = 0; n < n_; ++n) {
             Temp element(*this, "element");
-            vbroadcastss(element, ptr[element_at(n)]);
+            broadcast(element, ptr[element_at(n)]);
             for (int w = 0; w < loaded_; ++w) multiply(sum(n, w), element, rows_[size_t(w)]);
             if (loaded_ < vecs_) multiply(sum(n, loaded_), element, row_at(loaded_));
         }

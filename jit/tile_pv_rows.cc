@@ -93,7 +93,7 @@ private:
             const RegExp at = weights_ + pair * vec_bytes() + int(i / kVecs) * 4;
             Temp weight(*this, "weight");
             const bool in_products = i / kVecs % 2 == 1;  // jit/token_pv.cc
-            if (!in_products) vbroadcastss(weight, ptr[at]);
+            if (!in_products) broadcast(weight, ptr[at]);
             for (size_t w = 0; w < kVecs; ++w)
                 in_products ? dot_words(acc[i + w], v[w], ptr_b[at]) : dot_words(acc[i + w], v[w], weight);
         }
@@ -104,17 +104,17 @@ private:
         mov(factors_, ptr[args() + offsetof(TilePvArgs, factors)]);
         mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
         Temp top(*this, "top"), factor(*this, "factor");
-        vbroadcastss(top, ptr[tops_]);
+        broadcast(top, ptr[tops_]);
         for (size_t i = 0; i < acc.size(); i += kVecs) {
             const int row = first_row + int(i / kVecs);
-            vbroadcastss(factor, ptr[factors_ + row * 4]);
+            broadcast(factor, ptr[factors_ + row * 4]);
             vmulps(factor, factor, top);
             for (size_t w = 0; w < kVecs; ++w) {
                 vcvtdq2ps(acc[i + w], acc[i + w]);
                 vmulps(acc[i + w], acc[i + w], factor);
             }
             loader_->restore_order(&acc[i]);
-            vbroadcastss(factor, ptr[rescale_ + row * 4]);
+            broadcast(factor, ptr[rescale_ + row * 4]);
             for (size_t w = 0; w < kVecs; ++w) {
                 const int to = row * key_.padded() + loader_->value_vec(int(w)) * lanes();
                 vfmadd231ps(acc[i + w], factor, ptr[output_ + to * 4]);

@@ -55,7 +55,7 @@ public:
         mov(columns_, ptr[args() + offsetof(TileRowsArgs, columns)]);
         mov(stride_, ptr[args() + offsetof(TileRowsArgs, stride)]);
         Temp factor(*this, "factor");
-        vbroadcastss(factor, ptr[args() + offsetof(TileRowsArgs, factor)]);
+        broadcast(factor, ptr[args() + offsetof(TileRowsArgs, factor)]);
         emit_squares([&](int elements) {
             for (int r = 0; r < lanes(); ++r) load_number(type_, x_[size_t(r)], row_at(r), elements);
             transpose(x_);

@@ -56,7 +56,7 @@ private:
         for (size_t w = 0; w < unit.size(); ++w) vmulps(unit[w], inverse_[w], splat(1 / kLargestByte));
         for (int g = 0; g < key_.groups(); ++g) {
             Temp top(*this, "top"), factor(*this, "factor");
-            vbroadcastss(top, ptr[tops_ + g * 4]);
+            broadcast(top, ptr[tops_ + g * 4]);
             for (int w = 0; w < key_.rows; ++w) {
                 vmulps(factor, top, unit[size_t(w)]);
                 vmovups(ptr[factors_ + g * kWeightRuns * panel_bytes() + w * vec_bytes()], *factor);
@@ -269,7 +269,7 @@ private:
         mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
         for (int r = 0; r < rows; ++r) {
             const Vec& rescale = values_[0];
-            vbroadcastss(rescale, ptr[rescale_ + (row + r) * 4]);
+            broadcast(rescale, ptr[rescale_ + (row + r) * 4]);
             for (int v = 0; v < vecs_; ++v) vmulps(sums[size_t(r * vecs_ + v)], rescale, output_at(r, v));
         }
         lea(weights_, ptr[group_ + row * 4]);
@@ -314,9 +314,10 @@ private:
     const int vecs_;
     const std::vector<Vec> values_;
     TileAhead ahead_;
-    const Gpr output_ = gpr("output"), panel_ = gpr("panel"), group_ = gpr("group"), left_ = gpr("groups left"),
-              steps_ = gpr("steps left"), factors_ = gpr("factors"), weights_ = gpr("weights"),
-              value_ = gpr("value"), count_ = gpr("count"), factor_ = gpr("factor");
+    const Gpr output_ = gpr("output"), panel_ = gpr("panel"), group_ = gpr("group"),
+              left_ = gpr("groups left"), steps_ = gpr("steps left"), factors_ = gpr("factors"),
+              weights_ = gpr("weights"), value_ = gpr("value"), count_ = gpr("count"),
+              factor_ = gpr("factor");
     const Gpr& rescale_ = count_;  // before it
 };
 

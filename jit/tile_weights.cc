@@ -65,8 +65,8 @@ private:
         for (int g = 0; g < key_.groups(); ++g) {
             stage("group " + std::to_string(g));
             Temp first(*this, "first scale"), second(*this, "second scale");
-            vbroadcastss(first, ptr[scales_ + g * 4]);
-            vbroadcastss(second, ptr[scales_ + (key_.scales_stride() + g) * 4]);
+            broadcast(first, ptr[scales_ + g * 4]);
+            broadcast(second, ptr[scales_ + (key_.scales_stride() + g) * 4]);
             for (int w = 0; w < key_.rows; ++w) {
                 Temp low(*this, "low"), high(*this, "high");
                 vmulps(low, first, p[size_t(w)]);

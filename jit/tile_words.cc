@@ -158,7 +158,7 @@ private:
         for (int w = 0; w < vecs_; ++w) {
             Temp factor(*this, "factor");
             const Vec& rescale = rows_[0];  // of no more use
-            vbroadcastss(factor, ptr[tops_]);
+            broadcast(factor, ptr[tops_]);
             vmulps(factor, factor, ptr[factors_ + w * vec_bytes()]);
             vmovups(rescale, ptr[rescale_ + w * vec_bytes()]);
             for (int n = 0; n < n_; ++n) {

@@ -100,7 +100,7 @@ private:
     void emit_begin(const std::vector<Vec>& acc, int vec, int width) {
         for (int r = 0; r < key_.rows; ++r) {
             Temp rescale(*this, "rescale");
-            if (!key_.words()) vbroadcastss(rescale, ptr[rescale_ + r * 4]);
+            if (!key_.words()) broadcast(rescale, ptr[rescale_ + r * 4]);
             for (int w = 0; w < width; ++w)
                 key_.words() ? zero(acc[size_t(r * width + w)])
                              : vmulps(acc[size_t(r * width + w)], rescale, ptr[output_at(r, vec + w)]);
@@ -154,7 +154,7 @@ private:
 
     void emit_products(const Vec* acc, const std::vector<Vec>& code, int vec, int row, int token) {
         Temp weight(*this, "weight");
-        if (!folds_) vbroadcastss(weight, ptr[weights_at(row, 0, token)]);
+        if (!folds_) broadcast(weight, ptr[weights_at(row, 0, token)]);
         const bool in_products = broadcasts_in_products(code, vec, row);
         for (int w = 0; w < int(code.size()); ++w) {
             const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
@@ -186,7 +186,7 @@ private:
                     broadcast_halves(factor, row + low * 4, row + high * 4, low == high);
                     vcvtdq2ps(sum, sum);
                     vmulps(sum, sum, factor);
-                    vbroadcastss(factor, ptr[rescale_ + r * 4]);
+                    broadcast(factor, ptr[rescale_ + r * 4]);
                     vfmadd231ps(sum, factor, ptr[output_at(r, vec + w)]);
                 }
                 vmovups(ptr[output_at(r, vec + w)], sum);

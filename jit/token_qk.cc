@@ -144,7 +144,7 @@ private:
             const int chain = i % chains(rows);
             for (int r = 0; r < rows; ++r) {
                 Temp q(*this, "q");
-                vbroadcastss(q, ptr[element_ + r * query_bytes() + (chunk * parts + i) * 4]);
+                broadcast(q, ptr[element_ + r * query_bytes() + (chunk * parts + i) * 4]);
                 for (int v = 0; v < vecs_; ++v)
                     emit_product(sums[size_t((r * vecs_ + v) * chains(rows) + chain)], code[size_t(v)], q,
                                  first && i < chains(rows));
@@ -184,7 +184,7 @@ private:
         mov(element_, ptr[args() + offsetof(QkArgs, factors)]);
         for (int r = 0; r < rows; ++r) {
             Temp factor(*this, "factor");
-            vbroadcastss(factor, ptr[element_ + (row + r) * 4]);
+            broadcast(factor, ptr[element_ + (row + r) * 4]);
             for (int v = 0; v < vecs_; ++v) {
                 Temp score(*this, "score");
                 vmulps(score, factor, ptr[scores_at(row + r, v)]);

@@ -166,7 +166,7 @@ private:
         for (const Vec& of_block : v) zero(of_block);
     }
     void load_both(const Pair& v, const RegExp& at) {
-        vbroadcastss(v[0], ptr[at]);
+        broadcast(v[0], ptr[at]);
         for (size_t b = 1; b < v.size(); ++b) vmovaps(v[b], v[0]);
     }
     int starts_of_row() const { return form_.digits == 1 ? form_.factors() : form_.starts(); }
@@ -212,7 +212,7 @@ private:
             return;
         }
         Temp q(*this, "q");
-        vbroadcastss(q, ptr[element]);
+        broadcast(q, ptr[element]);
         for (size_t b = 0; b < sums.size(); ++b) dot_bytes(sums[b], codes[b], q);
     }
 
@@ -225,7 +225,7 @@ private:
             emit_dots(sum, codes, int(r), four);
             if (four % kFours != kFours - 1) continue;
             Temp factor(*this, "factor");
-            vbroadcastss(factor, ptr[starts_at(int(r), at + 1)]);
+            broadcast(factor, ptr[starts_at(int(r), at + 1)]);
             for (size_t b = 0; b < kBlocks; ++b) {
                 vcvtdq2ps(sum[b], sum[b]);
                 vfmadd231ps(total[b], sum[b], factor);
@@ -268,7 +268,7 @@ private:
         mov(starts_, ptr[args() + offsetof(QkArgs, factors)]);
         for (int r = row; r < row + rows; ++r) {
             Temp factor(*this, "factor");
-            vbroadcastss(factor, ptr[starts_ + r * 4]);
+            broadcast(factor, ptr[starts_ + r * 4]);
             for (int b = 0; b < kBlocks; ++b) {
                 Temp score(*this, "score");
                 vmulps(score, factor, ptr[scores_at(r, b)]);

@@ -20,7 +20,7 @@ protected:
     // factor = top of the scales / 32767 * what row r's probabilities are relative to
     void emit_factor(const Vec& factor, const Vec& top, int r) {
         mov(rax, ptr[args() + offsetof(WeightsArgs, block)]);
-        vbroadcastss(factor, ptr[rax + (2 * r + 1) * 4]);
+        broadcast(factor, ptr[rax + (2 * r + 1) * 4]);
         vmulps(factor, factor, splat(1 / kLargestWord));
         vmulps(factor, factor, top);
     }

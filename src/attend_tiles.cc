@@ -1,7 +1,7 @@
 // Prefill, and any call with more query rows a kv head than decode takes. Query rows lie in the lanes: for
-// each tile of keys, K and V are dequantised and packed once (V as words not for few rows, of one panel), then
-// every panel of query rows runs over the tile. A panel starts and stops at its own first and last visible key;
-// masks run only where a panel needs them.
+// each tile of keys, K and V are dequantised and packed once (V as words not for few rows, of one panel),
+// then every panel of query rows runs over the tile. A panel starts and stops at its own first and last
+// visible key; masks run only where a panel needs them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

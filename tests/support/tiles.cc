@@ -52,9 +52,9 @@ public:
         runs_ = GuardedBuffer::of(
             std::vector<jit::LineRun>{{4096 + jit::kWritten, 4096 + 300}, {8192, 8193}, {0, 0}}, flush_);
         ahead_ = GuardedBuffer::of(std::vector<jit::LinesAhead>{{64, 100, runs_.as<jit::LineRun>()}}, flush_);
-        GuardedBuffer output = array(
-                          size_t(of_few() ? rows_ * value_.padded() : value_panels() * panel_values() * lanes_),
-                          0.f, flush_),
+        GuardedBuffer output = array(size_t(of_few() ? rows_ * value_.padded()
+                                                     : value_panels() * panel_values() * lanes_),
+                                     0.f, flush_),
                       max = array(size_t(lanes_), -INFINITY, flush_),
                       sum = array(size_t(lanes_), 0.f, flush_);
         attend_tile(0, kFirst, around, output, max, sum);

@@ -16,7 +16,7 @@ struct TileSetup {
     jit::ScoreKey scores;
     bool masked;
     jit::Products products = jit::Products::floats;  // others: where the formats allow
-    int few = 0;  // so many query rows (make_few_kernels)
+    int few = 0;                                     // so many query rows (make_few_kernels)
     std::string name() const {
         return std::string(target->name) + " k:" + format_name(keys.format) + " D" +
                std::to_string(keys.dim) + " v:" + format_name(values.format) + " Dv" +
