@@ -154,8 +154,9 @@ public:
     void multiply_by_scalar(const Vec& v, const RegExp& at);  // v *= float at `at`
     void add_scalar(const Vec& v, const RegExp& at);          // v += float at `at`
     // The dword at `low` in the lower half of the lanes, that at `high` in the upper; `same`: both addresses
-    // are one.
+    // are one. Behind hold_upper_half().
     void broadcast_halves(const Vec& v, const RegExp& low, const RegExp& high, bool same);
+    void hold_upper_half();
     // x = part + whole, part in 0..1; of vectors step by step, each with a spare register. For -Inf whole is
     // what makes 2^x 0.
     struct Power {

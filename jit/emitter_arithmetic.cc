@@ -43,14 +43,25 @@ void Emitter::add_scalar(const Vec& v, const RegExp& at) {
     vaddps(v, v, scalar);
 }
 
+namespace {
+const Xbyak::Opmask kUpperHalf(7);
+}
+
+// A blend with a broadcast from memory takes any pipe; an insertion, or a broadcast with a mask, a shuffle's.
 void Emitter::broadcast_halves(const Vec& v, const RegExp& low, const RegExp& high, bool same) {
     broadcast(v, ptr[low]);
     if (same) return;
+    if (is_512()) return vblendmps(v | kUpperHalf, v, ptr_b[high]);
     Temp upper(*this, "upper half");
     const Xbyak::Ymm y((*upper).getIdx());
     broadcast(y, ptr[high]);
-    is_512() ? vinsertf64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), y, 1)
-             : vinsertf128(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), Xbyak::Xmm(y.getIdx()), 1);
+    vinsertf128(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), Xbyak::Xmm(y.getIdx()), 1);
+}
+
+void Emitter::hold_upper_half() {
+    if (!is_512()) return;
+    mov(eax, 0xff00);
+    kmovw(kUpperHalf, eax);
 }
 
 std::vector<Emitter::Power> Emitter::split_powers(const std::vector<Vec>& x, const std::vector<Vec>& spare) {

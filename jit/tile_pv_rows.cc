@@ -92,10 +92,8 @@ private:
         for (size_t i = 0; i < acc.size(); i += kVecs) {
             const RegExp at = weights_ + pair * vec_bytes() + int(i / kVecs) * 4;
             Temp weight(*this, "weight");
-            const bool in_products = i / kVecs % 2 == 1;  // jit/token_pv.cc
-            if (!in_products) broadcast(weight, ptr[at]);
-            for (size_t w = 0; w < kVecs; ++w)
-                in_products ? dot_words(acc[i + w], v[w], ptr_b[at]) : dot_words(acc[i + w], v[w], weight);
+            broadcast(weight, ptr[at]);
+            for (size_t w = 0; w < kVecs; ++w) dot_words(acc[i + w], v[w], weight);
         }
         free(v);
     }

@@ -33,6 +33,7 @@ public:
         begin();
         mov(output_, ptr[args() + offsetof(PvArgs, output)]);
         mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
+        hold_upper_half();
         const int most = std::min(8, (num_vecs() - 2) / (key_.rows + 2));
         const int passes = (key_.vecs() + most - 1) / most;
         const int widest = (key_.vecs() + passes - 1) / passes;
@@ -143,33 +144,17 @@ private:
         }
     }
 
-    // Zen 4 has pipes for three broadcasts or products in two cycles, but products of a weight that memory
-    // broadcasts need only a load, of which it has one a cycle. So half of the weights that serve two vectors
-    // come like this.
-    bool broadcasts_in_products(const std::vector<Vec>& code, int vec, int row) const {
-        const int group = scale_group(key_.format);
-        return lanes() == 16 && folds_ && row % 2 == 1 && group == 2 * lanes() && vec % 2 == 0 &&
-               code.size() % 2 == 0 && (!key_.words() || target_.vnni);
-    }
-
     void emit_products(const Vec* acc, const std::vector<Vec>& code, int vec, int row, int token) {
         Temp weight(*this, "weight");
         if (!folds_) broadcast(weight, ptr[weights_at(row, 0, token)]);
-        const bool in_products = broadcasts_in_products(code, vec, row);
         for (int w = 0; w < int(code.size()); ++w) {
             const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
-            if (in_products) {
-                emit_product(acc[w], code[size_t(w)], ptr_b[weights_at(row, low, token)]);
-                continue;
-            }
             if (folds_ && !same_groups(vec, w))
                 broadcast_halves(weight, weights_at(row, low, token), weights_at(row, high, token),
                                  low == high);
-            emit_product(acc[w], code[size_t(w)], weight);
+            key_.words() ? dot_words(acc[w], code[size_t(w)], weight)
+                         : vfmadd231ps(acc[w], code[size_t(w)], weight);
         }
-    }
-    void emit_product(const Vec& sum, const Vec& code, const Xbyak::Operand& weight) {
-        key_.words() ? dot_words(sum, code, weight) : vfmadd231ps(sum, code, weight);
     }
 
     void emit_end(const std::vector<Vec>& acc, int vec, int width) {

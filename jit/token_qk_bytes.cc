@@ -204,13 +204,8 @@ private:
                 emit_dots(sums[size_t(digit)][r], codes, int(r), four * form_.digits + digit);
     }
 
-    // What every second row takes of memory is a load more, and an operation less (jit/token_pv.cc).
     void emit_dots(const Pair& sums, const Pair& codes, int row, int at) {
         const RegExp element = element_ + row * form_.bytes() + at * 4;
-        if (row % 2 == 1) {
-            for (size_t b = 0; b < sums.size(); ++b) dot_bytes(sums[b], codes[b], ptr_b[element]);
-            return;
-        }
         Temp q(*this, "q");
         broadcast(q, ptr[element]);
         for (size_t b = 0; b < sums.size(); ++b) dot_bytes(sums[b], codes[b], q);

@@ -163,13 +163,13 @@ double word_cycles_of_values(const jit::RowKey& key) {
 }
 
 // Blocks of tokens (docs/performance.md): words always pay for keys, and bytes of the query more than they;
-// for values where a group fills a vector, which otherwise has two weights.
+// for values where a vector has no more than two weights.
 jit::Products token_products(quire_precision precision) {
     return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::floats : jit::Products::words;
 }
 jit::Products token_value_products(const jit::RowKey& key, quire_precision precision) {
-    return token_products(scale_group(key.format) < key.target->lanes() ? QUIRE_PRECISION_HIGHEST
-                                                                        : precision);
+    return token_products(scale_group(key.format) < key.target->lanes() / 2 ? QUIRE_PRECISION_HIGHEST
+                                                                            : precision);
 }
 jit::Products token_key_products(const jit::RowKey& key, quire_precision precision) {
     if (!jit::has_token_bytes(key.format, *key.target)) return token_products(precision);

@@ -192,8 +192,8 @@ TEST(NumericsPrecision, QuickNote) {
     spec.value_format = quantised(QUIRE_INT4, 32, QUIRE_F16);
     EXPECT_EQ(
         precision_note(spec, *find_target("avx512_vnni_bf16")),
-        "precision: keys medium for 4 8 12 16 more query rows, values medium for more query rows and high "
-        "for 4 8 12 16 query rows" +
+        "precision: keys medium for 4 8 12 16 more query rows, values medium for 16 more query rows and "
+        "high for 4 8 12 query rows" +
             rest);
     spec.value_format = plain_format(QUIRE_F16);
     spec.key_format = plain_format(QUIRE_F32);
