@@ -126,8 +126,11 @@ ByteTileForm::ByteTileForm(const quire_format& format, int query_digits, const T
     part = std::gcd(scale_group(format), whole ? 32 : kWidestPart);
     sums = digits == 3 && !whole ? 2 : 1;
     const bool four_pipes = target.vector_bits == 512 && target.bf16;  // as src/precision.cc counts
-    joins = digits == 1 && is_of_nibbles(format) && four_pipes && part % (2 * kByteTileSpan) == 0;
-    numbers = joins ? 1 + part / (2 * kByteTileSpan) : digits == 1 ? 1 + 2 * part / kByteTileSpan : sums;
+    const bool of_two = digits == 1 && four_pipes && part % (2 * kByteTileSpan) == 0;
+    joins = of_two && is_of_nibbles(format);
+    shifts = of_two && !is_of_nibbles(format);
+    const int spans = part / kByteTileSpan;
+    numbers = joins ? 1 + spans / 2 : shifts ? 1 + spans : digits == 1 ? 1 + 2 * spans : sums;
 }
 
 std::vector<int> byte_tile_order(const quire_format& format, int dim) {

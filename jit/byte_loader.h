@@ -41,10 +41,15 @@ struct ByteTileForm {
     // FoursForm::joins_runs). Numbers of a part are then what it starts with, and its factors, words of two
     // spans a lane, the first one above.
     bool joins;
+    // The same of codes of 8 bits: two spans' sums are one in units of the second span, for which that of the
+    // first is shifted. Numbers of a part are then its zero, and of each two spans 4 + log2 of the first
+    // one's unit in those of the second, -4 to 4, and the second's factor.
+    bool shifts;
     int part;     // of a group, what is added up before it is scaled: elements, a power of two
     int sums;     // in int32: of all digits, or of the first two and the last
     int numbers;  // of a part beside the bytes (args.h: TileQkArgs)
 };
+constexpr int kLargestShift = 4;
 // The query's elements: the fours that are a lane of a chunk's vectors follow each other.
 std::vector<int> byte_tile_order(const quire_format& format, int dim);
 

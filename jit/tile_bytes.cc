@@ -77,6 +77,69 @@ private:
     const std::vector<Vec> sums_, scores_;
 };
 
+// part[n][w] = zero[part][w]
+// for each pair of spans of it:                                                      emit_pair
+//   acc[n][w] = dot products of the first
+//   acc[n][w] = acc[n][w] * 2^shift[pair][w] / 2^kLargestShift
+//   part[n][w] += (acc[n][w] + dot products of the second) * factor[pair][w]
+// scores[key + n][w] += part[n][w] * scale[key + n][group]                           add_scaled
+//
+// Zeros make the codes signed.
+class TileQkShifted : public TileQkBytes {
+public:
+    explicit TileQkShifted(const RowKey& key)
+        : TileQkBytes(key, 1, 0, 3), sums_(vecs("part", n_ * vecs_)), scores_(vecs("score", n_ * vecs_)) {
+        generate();
+    }
+
+private:
+    void emit_begin() override {
+        emit_numbers_at();
+        for (const Vec& v : scores_) zero(v);
+    }
+
+    void emit_part(int first) override {
+        emit_start(sums_, first, 0);
+        for (int pair = 0; pair < form_.part / (2 * kByteTileSpan); ++pair) {
+            emit_pair(first, pair);
+            ask_ahead(2 * kByteTileSpan / 4);
+        }
+        add_scaled(scores_, sums_, first / scale_group(key_.format), 1, [](size_t) {});
+    }
+
+    void emit_pair(int first, int pair) {
+        for (const Vec& v : acc_) zero(v);
+        for (int i = 0; i < 2 * kByteTileSpan; i += 4) {
+            const int element = first + 2 * pair * kByteTileSpan + i;
+            if (i == kByteTileSpan) emit_shift(first, 1 + 2 * pair);
+            emit_four(acc_, query_ + element / 4 * panel_bytes(), element_ + element);
+        }
+        for (int w = 0; w < vecs_; ++w) {
+            const Vec& factor = rows_[0];  // of no more use
+            vmovups(factor, number_at(first, 2 + 2 * pair, w));
+            for (int n = 0; n < n_; ++n) {
+                vcvtdq2ps(acc(n, w), acc(n, w));
+                vfmadd231ps(sums_[size_t(n * vecs_ + w)], acc(n, w), factor);
+            }
+        }
+    }
+
+    void emit_shift(int first, int number) {
+        for (int w = 0; w < vecs_; ++w) {
+            const Vec& shift = rows_[0];  // of no more use
+            vmovups(shift, number_at(first, number, w));
+            for (int n = 0; n < n_; ++n) {
+                vpsllvd(acc(n, w), acc(n, w), shift);
+                vpsrad(acc(n, w), acc(n, w), kLargestShift);
+            }
+        }
+    }
+
+    void emit_end() override { store_scores(scores_); }
+
+    const std::vector<Vec> sums_, scores_;
+};
+
 // total[n][w] = start[part][w]
 // for each pair of spans of it:                                                      emit_pair
 //   acc[n][w] = dot products of each, a word (kSpanZero)
@@ -144,8 +207,10 @@ bool has_tile_key_three_bytes(const RowKey& key) {
 
 Status generate_tile_qk_bytes(const RowKey& key, std::vector<uint8_t>* code) {
     if (key.query_bytes() > 1) return generate_tile_qk_digits(key, code);
-    const bool joins = ByteTileForm(key.format, 1, *key.target).joins;
-    return joins ? TileQkJoined(key).finish(code) : TileQkOneByte(key).finish(code);
+    const ByteTileForm form(key.format, 1, *key.target);
+    return form.joins    ? TileQkJoined(key).finish(code)
+           : form.shifts ? TileQkShifted(key).finish(code)
+                         : TileQkOneByte(key).finish(code);
 }
 
 }  // namespace quire::jit

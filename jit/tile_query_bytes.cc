@@ -134,6 +134,92 @@ private:
     const Gpr zero_at_ = gpr("zero at");
 };
 
+// On targets with 512 bits.
+//
+// for each part, for each pair of spans of it:                                       emit_pair
+//   units = largest magnitude of both / 127, times a power of two for the span whose own is smaller: the
+//   least
+//     that is enough, at least 2^-kLargestShift
+//   bytes = round(columns / unit), four a lane
+//   numbers: zero[part] = -the sum of unit * the codes' zero * the sum of bytes, and of the pair
+//     shift = kLargestShift + log2(first unit / second unit); factor = second unit
+class TileQueryShifted : public TileQueryOrdered {
+public:
+    explicit TileQueryShifted(const RowKey& key) : TileQueryOrdered(key, 1) {
+        begin();
+        emit_pointers();
+        emit_parts();
+        end();
+    }
+
+private:
+    static constexpr float kLargestByte = 127;
+    // A part's sums may be as many units, and are finite where their largest number is.
+    static constexpr float kMostUnits = kByteTileZero * 16;
+
+    void emit_part(int first) override {
+        Temp zeros(*this, "zeros");
+        zero(zeros);
+        mov(zero_at_, numbers_);
+        add(numbers_, stride_);
+        for (int i = 0; i < form_.part; i += 2 * kByteTileSpan) emit_pair(first + i, zeros);
+        vmovups(ptr[zero_at_], *zeros);
+    }
+
+    void emit_pair(int first, const Vec& zeros) {
+        const int firsts[] = {first, first + kByteTileSpan};
+        const std::vector<Vec> units = vecs("unit", 2);
+        Temp larger(*this, "larger");
+        for (int i : {0, 1}) emit_span_top(firsts[i], units[size_t(i)]);
+        vpmaxsd(larger, units[0], units[1]);
+        for (const Vec& unit : units) emit_share(unit, larger);
+        Temp shift(*this, "shift");
+        vpsubd(shift, units[0], units[1]);  // of two powers
+        vpsrad(shift, shift, 23);
+        vpaddd(shift, shift, splat_bits(kLargestShift));
+        emit_number(shift);
+        emit_unit(larger);
+        for (const Vec& unit : units) vmulps(unit, unit, larger);
+        emit_number(units[1]);
+        for (int i : {0, 1}) emit_span(firsts[i], units[size_t(i)], zeros);
+        free(units);
+    }
+
+    void emit_span_top(int first, const Vec& top) {
+        vmovups(top, splat(kLeastTop));
+        for (int i = 0; i < kByteTileSpan; ++i) emit_top(top, element(first + i));
+    }
+
+    // top = the least power of two from top / larger and 2^-kLargestShift on
+    void emit_share(const Vec& top, const Vec& larger) {
+        vdivps(top, top, larger);
+        vmaxps(top, top, splat(1.f / (1 << kLargestShift)));
+        vpaddd(top, top, splat_bits(0x7fffff));
+        bit_and(top, top, splat_bits(0x7f800000));
+    }
+
+    // top / 127; NaN where an element is not finite, or a sum might not be.
+    void emit_unit(const Vec& top) {
+        Temp poison(*this, "poison");
+        vmulps(top, top, splat(1 / kLargestByte));
+        vmulps(poison, top, splat(kMostUnits));
+        vfmadd231ps(top, poison, splat(0.f));
+    }
+
+    void emit_span(int first, const Vec& unit, const Vec& zeros) {
+        Temp inverse(*this, "inverse"), sum(*this, "sum");
+        vmovups(inverse, splat(1.f));
+        vdivps(inverse, inverse, unit);
+        zero(sum);
+        for (int i = 0; i < kByteTileSpan; i += 4) emit_bytes(first + i, inverse, sum);
+        emit_zeros(sum);
+        vcvtdq2ps(sum, sum);
+        vfnmadd231ps(zeros, sum, unit);
+    }
+
+    const Gpr zero_at_ = gpr("zero at");
+};
+
 // unit = largest magnitude of each lane / 127 / kLargestFactor, in `factors`; NaN where that is not finite
 // for each part, for each span of it:
 //   factor = the next whole number of units above its largest magnitude / 127        emit_span
@@ -357,13 +443,18 @@ private:
     const Gpr run_ = gpr("run");
 };
 
+Status generate_of_one_byte(const RowKey& keys, std::vector<uint8_t>* code) {
+    const ByteTileForm form(keys.format, 1, *keys.target);
+    return form.joins    ? TileQueryJoined(keys).finish(code)
+           : form.shifts ? TileQueryShifted(keys).finish(code)
+                         : TileQueryBytes(keys).finish(code);
+}
+
 }  // namespace
 
 Status generate_tile_query_bytes(const RowKey& keys, std::vector<uint8_t>* code) {
     switch (keys.query_bytes()) {
-        case 1:
-            return ByteTileForm(keys.format, 1, *keys.target).joins ? TileQueryJoined(keys).finish(code)
-                                                                    : TileQueryBytes(keys).finish(code);
+        case 1: return generate_of_one_byte(keys, code);
         case 2: return TileQueryTwoBytes(keys).finish(code);
         default: return TileQueryThreeBytes(keys).finish(code);
     }

@@ -13,11 +13,10 @@
 namespace quire {
 namespace {
 
-// Of bytes whose sums are not joined each key has three registers for a vector of query rows: with two
-// vectors four keys share a load of the query, with three two would.
+// Of bytes each key has three registers for a vector of query rows: with two vectors four keys share a load
+// of the query, with three two would.
 int widest_panel(const jit::RowKey& tile_keys, const jit::RowKey& tile_values) {
-    const bool bytes = tile_keys.bytes() && tile_values.bytes();
-    return bytes && !jit::ByteTileForm(tile_keys.format, 1, *tile_keys.target).joins ? 2 : jit::kMaxPanelVecs;
+    return tile_keys.bytes() && tile_values.bytes() ? 2 : jit::kMaxPanelVecs;
 }
 
 // Query panel, output panel and packed tiles of a thread stay within a second-level cache: large heads take

@@ -125,8 +125,8 @@ public:
     void check() const {
         for (int r = 0; r < lanes_; ++r)
             for (int d = 0; d < key_.dim; ++d)
-                key_.bytes()       ? form_.joins ? check_joined(r, d) : check_byte(r, d)
-                      : form_.digits > 1 ? check_digits(r, d)
+                key_.bytes()       ? check_of_one_byte(r, d)
+                : form_.digits > 1 ? check_digits(r, d)
                                    : check_half(r, d);
         for (int i = 0; i < int(query_.size() / 4); ++i)
             if (i % (2 * lanes_) >= lanes_) {
@@ -189,6 +189,45 @@ private:
         if (form_.sums == 2) starts[0] /= 65536;
         for (int i = 0; i < form_.sums && !std::isnan(factor); ++i)
             ASSERT_EQ(int32_t(lane(numbers_at(at / form_.part) + i, r)), starts[i]);
+    }
+
+    void check_of_one_byte(int r, int at) const {
+        form_.joins ? check_joined(r, at) : form_.shifts ? check_shifted(r, at) : check_byte(r, at);
+    }
+
+    // Two spans, of which the one with the larger element has the unit that this needs, and the other the
+    // next power of two of it above its own, down to 2^-kLargestShift.
+    void check_shifted(int r, int at) const {
+        constexpr int kSpan = jit::kByteTileSpan, kMost = jit::kLargestShift;
+        const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
+        const auto byte = [&](int i) { return int8_t(lane(i / 4, r) >> i % 4 * 8); };
+        const int numbers = numbers_at(at / form_.part);
+        const auto shift = [&](int pair) { return int32_t(lane(numbers + 1 + 2 * pair, r)); };
+        const auto second = [&](int pair) { return bits_float(lane(numbers + 2 + 2 * pair, r)); };
+        const auto unit_of = [&](int i) {
+            const int pair = i % form_.part / (2 * kSpan), is_first = i / kSpan % 2 == 0;
+            return is_first ? std::ldexp(second(pair), shift(pair) - kMost) : second(pair);
+        };
+        const auto top_of = [&](int first) {
+            return top(r, std::vector<int>(order.begin() + first, order.begin() + first + kSpan));
+        };
+        const int span = at / kSpan * kSpan, other = span ^ kSpan;
+        const float larger = top_of(span) > top_of(other) ? top_of(span) : top_of(other);
+        if (std::isnan(top_of(span)) || std::isnan(top_of(other))) {
+            ASSERT_TRUE(std::isnan(unit_of(at)) && std::isnan(bits_float(lane(numbers, r))));
+            return;
+        }
+        float wanted = larger;
+        while (wanted / 2 >= top_of(span) && wanted > larger / (1 << kMost)) wanted /= 2;
+        expect_near(r, order[size_t(at)], byte(at), unit_of(at), wanted / 127);
+        double zero = 0, roundings = 0;
+        for (int i = at / form_.part * form_.part; i < (at / form_.part + 1) * form_.part; ++i) {
+            zero -= double(jit::byte_zero(key_.format) * byte(i)) * double(unit_of(i));
+            roundings += double(unit_of(i));
+        }
+        if (!std::isnan(zero)) {
+            ASSERT_NEAR(double(bits_float(lane(numbers, r))), zero, roundings / 16);
+        }
     }
 
     void check_byte(int r, int at) const {

@@ -20,7 +20,7 @@ public:
         for (int r = 0; r < count_; ++r) {
             if (key_.bfloats()) round_to_bfloats(r);
             if (key_.words()) round_to_words(r);
-            if (key_.bytes()) joins() ? round_to_joined(r) : round_to_bytes(r);
+            if (key_.bytes()) round_to_one_byte(r);
             if (key_.query_bytes() == 2) round_to_two_bytes(r);
             if (key_.query_bytes() == 3) round_to_three_bytes(r);
         }
@@ -85,7 +85,34 @@ private:
         }
     }
 
-    bool joins() const { return jit::ByteTileForm(key_.format, 1, *key_.target).joins; }
+    void round_to_one_byte(int r) {
+        const jit::ByteTileForm form(key_.format, 1, *key_.target);
+        form.joins ? round_to_joined(r) : form.shifts ? round_to_shifted(r) : round_to_bytes(r);
+    }
+
+    // Every shift that there is.
+    void round_to_shifted(int r) {
+        constexpr int kSpan = jit::kByteTileSpan, kMost = jit::kLargestShift;
+        const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
+        const jit::ByteTileForm form(key_.format, 1, *key_.target);
+        std::vector<double> zeros(size_t(key_.dim / form.part));
+        for (int i = 0; i < key_.dim; ++i) {
+            const int part = i / form.part, pair = i % form.part / (2 * kSpan);
+            const int numbers = key_.dim / 4 + part * form.numbers;
+            const int shift = (i / (2 * kSpan) + r) % (2 * kMost + 1) - kMost;
+            const float larger = 3.f / 127 / std::sqrt(float(key_.dim));
+            const float second = shift > 0 ? std::ldexp(larger, -shift) : larger;
+            const float unit = i / kSpan % 2 == 0 ? std::ldexp(second, shift) : second;
+            float& x = column(order[size_t(i)], r);
+            const int byte = std::clamp(int(std::lrint(x / unit)), -127, 127);
+            x = float(byte) * unit;
+            set_byte(i / 4, r, i % 4, byte);
+            lane(numbers + 1 + 2 * pair, r) = uint32_t(shift + kMost);
+            lane(numbers + 2 + 2 * pair, r) = float_bits(second);
+            zeros[size_t(part)] -= double(jit::byte_zero(key_.format) * byte) * double(unit);
+            lane(numbers, r) = float_bits(float(zeros[size_t(part)]));
+        }
+    }
 
     // Factors of any size: bytes that are too large for one are cut.
     void round_to_joined(int r) {
