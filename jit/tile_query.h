@@ -12,4 +12,7 @@ Status generate_tile_query(const RowKey& keys, std::vector<uint8_t>* code);
 // The same of RowKey::query_bytes().
 Status generate_tile_query_bytes(const RowKey& keys, std::vector<uint8_t>* code);
 
+// Of two bytes and three, on targets with 512 bits.
+Status generate_tile_query_digits(const RowKey& keys, std::vector<uint8_t>* code);
+
 }  // namespace quire::jit
