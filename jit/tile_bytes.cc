@@ -77,118 +77,120 @@ private:
     const std::vector<Vec> sums_, scores_;
 };
 
-// part[n][w] = zero[part][w]
+// part[n][w] = number 0 of the part
 // for each pair of spans of it:                                                      emit_pair
-//   acc[n][w] = dot products of the first
-//   acc[n][w] = acc[n][w] * 2^shift[pair][w] / 2^kLargestShift
-//   part[n][w] += (acc[n][w] + dot products of the second) * factor[pair][w]
-// scores[key + n][w] += part[n][w] * scale[key + n][group]                           add_scaled
+//   acc[n][w] = dot products of the first span
+//   what the two sums become one by                                                  emit_between
+//   acc[n][w] += dot products of the second
+//   part[n][w] += acc[n][w] and the pair's factor                                    emit_added
+// scores[key + n][w] += part[n][w] * scale[key + n][group]
 //
-// Zeros make the codes signed.
-class TileQkShifted : public TileQkBytes {
-public:
-    explicit TileQkShifted(const RowKey& key)
-        : TileQkBytes(key, 1, 0, 3), sums_(vecs("part", n_ * vecs_)), scores_(vecs("score", n_ * vecs_)) {
-        generate();
-    }
+// Scores stay in registers; first numbers make the codes signed.
+class TileQkPairs : public TileQkBytes {
+protected:
+    TileQkPairs(const RowKey& key, int spare)
+        : TileQkBytes(key, 1, spare, 3),
+          sums_(vecs("part", n_ * vecs_)),
+          scores_(vecs("score", n_ * vecs_)) {}
 
-private:
+    virtual void emit_between(int first, int pair) = 0;
+    virtual void emit_added(int first, int pair) = 0;
+
     void emit_begin() override {
         emit_numbers_at();
         for (const Vec& v : scores_) zero(v);
     }
 
-    void emit_part(int first) override {
+    // body(sum, a number of the part for each of its query rows)
+    template <typename Body>
+    void with_number(int first, int number, const Body& body) {
+        for (int w = 0; w < vecs_; ++w) {
+            const Vec& numbers = rows_[0];  // of no more use
+            vmovups(numbers, number_at(first, number, w));
+            for (int n = 0; n < n_; ++n) body(size_t(n * vecs_ + w), numbers);
+        }
+    }
+
+    void emit_pairs(int first) {
         emit_start(sums_, first, 0);
         for (int pair = 0; pair < form_.part / (2 * kByteTileSpan); ++pair) {
             emit_pair(first, pair);
             ask_ahead(2 * kByteTileSpan / 4);
         }
+    }
+
+    const std::vector<Vec> sums_, scores_;
+
+private:
+    void emit_pair(int first, int pair) {
+        for (const Vec& v : acc_) zero(v);
+        for (int i = 0; i < 2 * kByteTileSpan; i += 4) {
+            const int element = first + 2 * pair * kByteTileSpan + i;
+            if (i == kByteTileSpan) emit_between(first, pair);
+            emit_four(acc_, query_ + element / 4 * panel_bytes(), element_ + element);
+        }
+        emit_added(first, pair);
+    }
+};
+
+// Between: acc[n][w] * 2^shift[pair][w] / 2^kLargestShift. Parts are numbers, factors the second spans'
+// units.
+class TileQkShifted : public TileQkPairs {
+public:
+    explicit TileQkShifted(const RowKey& key) : TileQkPairs(key, 0) { generate(); }
+
+private:
+    void emit_part(int first) override {
+        emit_pairs(first);
         add_scaled(scores_, sums_, first / scale_group(key_.format), 1, [](size_t) {});
     }
 
-    void emit_pair(int first, int pair) {
-        for (const Vec& v : acc_) zero(v);
-        for (int i = 0; i < 2 * kByteTileSpan; i += 4) {
-            const int element = first + 2 * pair * kByteTileSpan + i;
-            if (i == kByteTileSpan) emit_shift(first, 1 + 2 * pair);
-            emit_four(acc_, query_ + element / 4 * panel_bytes(), element_ + element);
-        }
-        for (int w = 0; w < vecs_; ++w) {
-            const Vec& factor = rows_[0];  // of no more use
-            vmovups(factor, number_at(first, 2 + 2 * pair, w));
-            for (int n = 0; n < n_; ++n) {
-                vcvtdq2ps(acc(n, w), acc(n, w));
-                vfmadd231ps(sums_[size_t(n * vecs_ + w)], acc(n, w), factor);
-            }
-        }
+    void emit_between(int first, int pair) override {
+        with_number(first, 1 + 2 * pair, [&](size_t i, const Vec& shift) {
+            vpsllvd(acc_[i], acc_[i], shift);
+            vpsrad(acc_[i], acc_[i], kLargestShift);
+        });
     }
 
-    void emit_shift(int first, int number) {
-        for (int w = 0; w < vecs_; ++w) {
-            const Vec& shift = rows_[0];  // of no more use
-            vmovups(shift, number_at(first, number, w));
-            for (int n = 0; n < n_; ++n) {
-                vpsllvd(acc(n, w), acc(n, w), shift);
-                vpsrad(acc(n, w), acc(n, w), kLargestShift);
-            }
-        }
+    void emit_added(int first, int pair) override {
+        with_number(first, 2 + 2 * pair, [&](size_t i, const Vec& factor) {
+            vcvtdq2ps(acc_[i], acc_[i]);
+            vfmadd231ps(sums_[i], acc_[i], factor);
+        });
     }
 
     void emit_end() override { store_scores(scores_); }
-
-    const std::vector<Vec> sums_, scores_;
 };
 
-// total[n][w] = start[part][w]
-// for each pair of spans of it:                                                      emit_pair
-//   acc[n][w] = dot products of each, a word (kSpanZero)
-//   total[n][w] += sum of both words * factors[pair][w]
-// scores[key + n][w] += total[n][w], as a number, * scale[key + n][group]            add_scaled
-//
-// Starts make the codes signed, and take out what sums begin with.
-class TileQkJoined : public TileQkBytes {
+// Between: the first sum becomes the upper word of the second (kSpanZero), and both are added by a product of
+// words with two factors. Parts are whole numbers; the row's factor is left for the end.
+class TileQkJoined : public TileQkPairs {
 public:
-    explicit TileQkJoined(const RowKey& key)
-        : TileQkBytes(key, 1, 1, 3), totals_(vecs("total", n_ * vecs_)), sums_(vecs("score", n_ * vecs_)) {
-        generate();
-    }
+    explicit TileQkJoined(const RowKey& key) : TileQkPairs(key, 1) { generate(); }
 
 private:
     void emit_begin() override {
-        emit_numbers_at();
+        TileQkPairs::emit_begin();
         vmovups(base_, splat_bits(kSpanZero));
-        for (const Vec& v : sums_) zero(v);
     }
 
     void emit_part(int first) override {
-        emit_start(totals_, first, 0);
-        for (int pair = 0; pair < form_.part / (2 * kByteTileSpan); ++pair) {
-            emit_pair(first, pair);
-            ask_ahead(2 * kByteTileSpan / 4);
-        }
-        add_scaled(sums_, totals_, first / scale_group(key_.format), 1,
-                   [&](size_t i) { vcvtdq2ps(totals_[i], totals_[i]); });
+        emit_pairs(first);
+        add_scaled(scores_, sums_, first / scale_group(key_.format), 1,
+                   [&](size_t i) { vcvtdq2ps(sums_[i], sums_[i]); });
     }
 
-    void emit_pair(int first, int pair) {
-        for (const Vec& v : acc_) zero(v);
-        for (int i = 0; i < 2 * kByteTileSpan; i += 4) {
-            const int element = first + 2 * pair * kByteTileSpan + i;
-            if (i == kByteTileSpan)
-                for (const Vec& v : acc_) raise_words(v, base_);
-            emit_four(acc_, query_ + element / 4 * panel_bytes(), element_ + element);
-        }
-        for (int w = 0; w < vecs_; ++w) {
-            const Vec& factors = rows_[0];  // of no more use
-            vmovups(factors, number_at(first, 1 + pair, w));
-            for (int n = 0; n < n_; ++n) dot_words(totals_[size_t(n * vecs_ + w)], acc(n, w), factors);
-        }
+    void emit_between(int, int) override {
+        for (const Vec& v : acc_) raise_words(v, base_);
     }
 
-    void emit_end() override { store_scaled(sums_); }
+    void emit_added(int first, int pair) override {
+        with_number(first, 1 + pair,
+                    [&](size_t i, const Vec& factors) { dot_words(sums_[i], acc_[i], factors); });
+    }
 
-    const std::vector<Vec> totals_, sums_;
+    void emit_end() override { store_scaled(scores_); }
+
     const Vec base_ = vec("second sums' start");
 };
 
