@@ -24,7 +24,10 @@ struct WeightFloats {
     explicit WeightFloats(const AttentionPlan& plan) {
         const size_t groups = size_t(plan.tile_weight_groups), lanes = size_t(plan.panel_rows());
         const bool words = plan.pack.value_products == jit::Products::words, bytes = of_bytes(plan.pack);
-        const int pairs = jit::tile_weight_stride(words ? int(lanes) : plan.few_rows);
+        const bool few_words = plan.few_pack.value_products == jit::Products::words;
+        const int pairs = words       ? jit::tile_weight_stride(int(lanes))
+                          : few_words ? jit::tile_weight_stride(plan.few_rows)
+                                      : 0;
         const int fours = bytes ? jit::tile_byte_weight_stride(int(lanes)) : 0;
         const size_t runs = bytes ? jit::kWeightRuns : 1;
         weights = groups * size_t(std::max(pairs, fours));

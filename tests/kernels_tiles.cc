@@ -100,21 +100,14 @@ TEST(KernelsTiles, QuickShapesOfDigits) {
         check_shapes_of_bytes(*targets_of_digits().back(), products);
 }
 
-// Values of few query rows stay where they are: rows of one pass and of two, groups of one step and of more,
-// all sorts of codes.
-TEST(KernelsTiles, QuickFewRows) {
-    if (targets_of_digits().empty()) GTEST_SKIP() << "no 16-bit dot products of 512 bits here";
-    const RowShape shapes[] = {{quantised(QUIRE_INT8, 32, QUIRE_F16), 96},
-                               {quantised(QUIRE_INT4, 32, QUIRE_F32), 128},
-                               {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
-                               {quantised(QUIRE_INT4, 64, QUIRE_F16), 64},
-                               {plain_format(QUIRE_Q8_0), 64},
-                               {plain_format(QUIRE_Q4_0), 160}};
+// products: of keys and values, by turns. Each has few rows of whole passes and of others.
+void check_few_rows(const std::vector<RowShape>& shapes, const std::vector<jit::Products>& products,
+                    bool (*has_values)(const jit::RowKey&)) {
     for (const Target* target : targets_of_digits())
-        for (size_t i = 0; i < std::size(shapes); ++i)
-            for (const int rows : {1, 8, 9, 13, 16}) {
-                const RowShape& values = shapes[(i + 1) % std::size(shapes)];
-                ASSERT_TRUE(jit::has_tile_pv_rows({target, values.format, values.dim, 0}));
+        for (size_t i = 0; i < shapes.size(); ++i)
+            for (const int rows : {1, 7, 8, 9, 13, 16}) {
+                const RowShape& values = shapes[(i + 1) % shapes.size()];
+                ASSERT_TRUE(has_values({target, values.format, values.dim, 0}));
                 const bool odd = rows % 2 != 0;
                 check_tiles({target,
                              shapes[i],
@@ -122,36 +115,35 @@ TEST(KernelsTiles, QuickFewRows) {
                              1,
                              {odd, !odd, i % 3 == 0},
                              odd == (i % 2 == 0),
-                             i % 2 == 0 ? jit::Products::two_bytes : jit::Products::words,
+                             products[i % products.size()],
                              rows});
             }
+}
+
+// Values of few query rows stay where they are: rows of one pass and of two, groups of one step and of more,
+// all sorts of codes.
+TEST(KernelsTiles, QuickFewRows) {
+    if (targets_of_digits().empty()) GTEST_SKIP() << "no 16-bit dot products of 512 bits here";
+    check_few_rows({{quantised(QUIRE_INT8, 32, QUIRE_F16), 96},
+                    {quantised(QUIRE_INT4, 32, QUIRE_F32), 128},
+                    {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
+                    {quantised(QUIRE_INT4, 64, QUIRE_F16), 64},
+                    {plain_format(QUIRE_Q8_0), 64},
+                    {plain_format(QUIRE_Q4_0), 160}},
+                   {jit::Products::two_bytes, jit::Products::words}, jit::has_tile_pv_rows);
 }
 
 // Values of bytes: panels in pairs and alone, the last one not full, groups of one panel and of more.
 TEST(KernelsTiles, QuickFewRowsOfBytes) {
     if (targets_of_digits().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";
-    const RowShape shapes[] = {{quantised(QUIRE_INT8, 32, QUIRE_F16), 96},
-                               {quantised(QUIRE_INT4, 16, QUIRE_F32), 144},
-                               {quantised(QUIRE_INT8, 72, QUIRE_F16), 72},
-                               {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
-                               {quantised(QUIRE_INT4, 160, QUIRE_F16), 160},
-                               {plain_format(QUIRE_Q8_0), 96},
-                               {plain_format(QUIRE_Q4_0), 160}};
-    for (const Target* target : targets_of_digits())
-        for (size_t i = 0; i < std::size(shapes); ++i)
-            for (const int rows : {1, 7, 8, 13, 16}) {
-                const RowShape& values = shapes[(i + 1) % std::size(shapes)];
-                ASSERT_TRUE(jit::has_tile_value_bytes({target, values.format, values.dim, 0}));
-                const bool odd = rows % 2 != 0;
-                check_tiles({target,
-                             shapes[i],
-                             values,
-                             1,
-                             {odd, !odd, i % 3 == 0},
-                             odd == (i % 2 == 0),
-                             jit::Products::bytes,
-                             rows});
-            }
+    check_few_rows({{quantised(QUIRE_INT8, 32, QUIRE_F16), 96},
+                    {quantised(QUIRE_INT4, 16, QUIRE_F32), 144},
+                    {quantised(QUIRE_INT8, 72, QUIRE_F16), 72},
+                    {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
+                    {quantised(QUIRE_INT4, 160, QUIRE_F16), 160},
+                    {plain_format(QUIRE_Q8_0), 96},
+                    {plain_format(QUIRE_Q4_0), 160}},
+                   {jit::Products::bytes}, jit::has_tile_value_bytes);
 }
 
 TEST(KernelsTiles, EveryWidthAndScoreKey) {
