@@ -107,6 +107,12 @@ KERNELS = (
         tile_scales_d32_int4_gr32_f16_bytes tile_weights_d32_r1_int4_gr32_f16_bytes
         tile_softmax_w1_bytes tile_pv_d32_r1_int4_gr32_f16_bytes""",
     ),
+    (
+        ("avx512_vnni_bf16",),
+        "--cache int8 --precision medium --head-dim 32 --group 32",
+        """tile_qk_d32_r1_int8_gr32_f16_bytes tile_query_d32_int8_gr32_f16_bytes
+        tile_pv_rows_d32_r16_int8_gr32_f16_bytes""",
+    ),
 )
 
 LINE = re.compile(r"^ *([0-9a-f]+)  ([0-9a-f]+)(?: +([^;]*?))?(?: +; (.*))?$")
