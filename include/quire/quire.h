@@ -209,17 +209,20 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            AVX-512 with VNNI): errors at most twice those of a plain float32 attention
  *   high     over codes of 8 or 4 bits: query and weights are 16-bit words (15 significant bits of the row's, and
  *            of 128 keys' largest), sums are of integers. Adds an RMS error below
- *            1e-4 of the output's RMS on normal data (0.2 to 0.8e-4 seen), below 2.5e-4 where one of 64 channels of
- *            the query or of the values is ten times larger (1 to 2e-4 seen)
- *   medium   the query may be rounded to 8 bits, with a scale for every eight elements: 4-bit codes of keys in decode,
+ *            1e-4 of the output's RMS on normal data (up to 0.94e-4 seen), below 2.5e-4 where one of 64 channels of
+ *            the query or of the values is ten times larger (up to 2.4e-4 seen)
+ *   medium   the query may be rounded to 8 bits, with a scale for every eight elements (in prefill over 8-bit codes a
+ *            power of two beside that of the eight next to them): 4-bit codes of keys in decode,
  *            and 8-bit ones where the processor has VNNI; in prefill both where it has VNNI;
- *            weights and values as `high`. In prefill (more than 12 query rows a kv head, with AVX-512 more than 16) over codes in
- *            groups of 16 and more, with AVX-512 and VNNI, weights are rounded to 8 bits, relative to the largest of 16 keys'; and on
- *            targets with dot products of bfloat16, all else of query, keys, values and weights is rounded to bfloat16, whatever the cache's format.
+ *            weights and values as `high`. With more than 16 query rows a kv head, over keys in rows with more than 12,
+ *            and over codes of values in one group or in groups of a multiple of 16, with AVX-512 and VNNI, weights are
+ *            rounded to 8 bits, relative to the largest of 16 keys'. In prefill (more than 12 query rows a kv head, with
+ *            AVX-512 more than 16), on targets with dot products of bfloat16, all else of query, keys, values and
+ *            weights is rounded to bfloat16, whatever the cache's format.
  *            Adds an RMS error below 0.7 % (1.6 % over 4-bit codes) on normal data (0.3 to 0.65 % seen; bfloat16 over a
  *            bfloat16 cache 0.23 %), below 1.5 % where one of 64 channels of the query or of the values is ten times
  *            larger (0.3 to 1.3 % seen; bfloat16 0.3 to 0.8 %)
- * (tests/numerics_precision.cc) */
+ * (tests/numerics_precision.cc, which prints what it sees) */
 typedef QUIRE_ENUM(quire_precision) {
     QUIRE_PRECISION_HIGHEST = 0,
     QUIRE_PRECISION_HIGH = 1,
