@@ -96,23 +96,25 @@ struct SoftmaxArgs {
     float* scores;            // [R][kBlock] in, probabilities out, relative to max or to the block's largest
     const float* bias;        // [R][kBlock] added to the scores (log2 units), kernels with a bias only
     const RowBounds* bounds;  // [R]
-    float* max;               // [R] running maximum, in and out
-    float* sum;               // [R] running sum, in and out
-    float* rescale;           // [R] factor for what was accumulated before, out
-    int64_t rows;             // R
-    int64_t count;            // keys, a multiple of kKeyPadding
-    float cap;                // soft cap * log2(e); kernels with a soft cap only
-    float* block;  // [R][2], written: the block's largest score, and exp2 of it - max; kernels whose
-                   // probabilities are relative to it
+    // These are [R], and there is room for whole vectors:
+    float* max;      // running maximum, in and out
+    float* sum;      // running sum, in and out
+    float* rescale;  // factor for what was accumulated before, out
+    float* block;    // exp2(the block's largest score - max), out; where probabilities are relative to it
+    float *tops, *totals;  // scratch
+    int64_t rows;          // R
+    int64_t count;         // keys, a multiple of kKeyPadding
+    float cap;             // soft cap * log2(e); kernels with a soft cap only
 };
 
 // Weights: probabilities * scales of the values. As words, w = weight * factor, where a factor serves
 // one query row and one group in the block, so that its largest weight is near 2^15.
 struct WeightsArgs {
-    const float* probabilities;  // [R][kBlock]; for words relative to the block's largest
-    const float* scales;         // [N][scale stride]
+    float* probabilities;  // [R][kBlock], room for a vector more; for words relative to the block's largest.
+                           // Where words are products, they are overwritten.
+    float* scales;         // [N][scale stride]; for three bytes overwritten
     // int16_t [R][kBlock / 2][weight stride][2]: of keys 2 i and 2 i + 1, and PV may read a vector more; or
-    // float [R][kBlock][scale stride]. Written.
+    // float [R][kBlock][scale stride]; or as ValueFours has them. Written.
     void* weights;
     float* factors;      // of words: [R][weight stride] and a vector more, written
     int64_t count;       // keys, a multiple of kKeyPadding; padded ones have probability 0
@@ -140,6 +142,7 @@ constexpr int kValuePanel = 8;  // values of one packed panel of V
 constexpr int kPanelStride = kTileKeys * kValuePanel + 16;
 
 constexpr int kPairPanelStride = kTileKeys / 2 * kValuePanel + 16;  // of words, bfloats: pairs of keys
+constexpr int kAmxRows = 16, kAmxPairs = 16;  // of a tile of AMX, a row is 64 bytes: pairs of bfloat16
 
 // Pairs of integer weights from one group to the next, of so many query rows; as many sets as above.
 constexpr int tile_weight_stride(int rows) { return kTileKeys / 2 * rows + 16; }
@@ -158,8 +161,8 @@ struct PackArgs {             // rows into a tile of f32, of words, of bytes, or
     const float* scales;      // [N][scale stride]; words, bytes of keys: not used
     // keys: float [N][V], int16_t [N][query words], pairs of bfloat16 [N][bfloat lanes], or uint8_t
     // [N][byte lanes][4]; values: float [ceil(V / 8)][kPanelStride], or [ceil(V / 8)][kPairPanelStride] pairs
-    // of int16_t or bfloat16, or [ceil(V / 16)][kFourPanelStride] fours of int8_t: codes, or -codes where the
-    // scale is negative
+    // of int16_t or bfloat16 (with AMX turned: jit/pack_amx.h), or [ceil(V / 16)][kFourPanelStride] fours of
+    // int8_t: codes, or -codes where the scale is negative
     void* tile;
     int64_t count;  // keys; values in pairs: an even number, in fours: a multiple of kKeyPadding
 };
@@ -284,7 +287,7 @@ struct TileWeightsArgs {         // probabilities * scales of the values, as wor
 struct TilePvArgs {
     const void* probabilities;  // float [N][W * L], pairs of bfloat16, or the weights of TileWeightsArgs
     const void* values;         // as packed; of few rows as words: const char* [N], the address of each row
-    const float* rescale;       // [W * L]
+    const float* rescale;       // [W * L], or NULL: output holds nothing yet
     float* output;              // [whole panels of Dv][W * L], of few rows [R][V]; accumulated
     int64_t count;              // keys, exact; of pairs: a multiple of kKeyPadding
     int64_t panels;             // of kValuePanel values: all

@@ -125,7 +125,7 @@ ByteTileForm::ByteTileForm(const quire_format& format, int query_digits, const T
     const bool whole = digits == 3 && is_of_nibbles(format);
     part = std::gcd(scale_group(format), whole ? 32 : kWidestPart);
     sums = digits == 3 && !whole ? 2 : 1;
-    const bool four_pipes = target.vector_bits == 512 && target.bf16;  // as src/precision.cc counts
+    const bool four_pipes = target.vector_bits == 512 && !target.of_intel();  // as src/precision.cc counts
     const bool of_two = digits == 1 && four_pipes && part % (2 * kByteTileSpan) == 0;
     joins = of_two && is_of_nibbles(format);
     shifts = of_two && !is_of_nibbles(format);

@@ -10,6 +10,7 @@
 #include <xbyak/xbyak.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -115,6 +116,8 @@ public:
     void load_every_second(const Vec& v, const RegExp& at);
     // n floats, each in two lanes that follow each other.
     void load_twice(const Vec& v, const RegExp& at, int n);
+    // The lower half of v, lanes() numbers of F16.
+    void halves_to_floats(const Vec& v) { vcvtph2ps(v, half_of(v)); }
     // n numbers of `type` (F32, F16, BF16), converted.
     void load_number(quire_type type, const Vec& v, const RegExp& at, int n);
     // v is changed.
@@ -135,6 +138,12 @@ public:
     // each.
     void load_nibbles(const Vec& v, const RegExp& at, bool high);
     void load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers);
+    // 2 * lanes() bytes of each of four rows, as unsigned numbers (+ 128): lane i of `first` has byte i of
+    // all, `last` the others. With permutations of bytes, as the next one.
+    using RowAt = std::function<RegExp(int row)>;  // asked for when it is read
+    void load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at);
+    // The same of nibbles (+ 8): those of lanes() bytes, `even` the low ones.
+    void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
     // `each` (1, 2 or 4) f16 numbers of every address, one behind the other, converted; the other lanes are
     // 0.
     void load_halves(const Vec& v, const std::vector<RegExp>& at, int each);
@@ -223,10 +232,12 @@ public:
     void load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n);
     int pair_byte(int which, int lane) const;
     void restore_pairs(const Vec& a, const Vec& b);  // 32-bit lanes to the order of bytes
-    // 16 int32 numbers that fit 16 bits, in one or two vectors, stored as words. They are changed.
+    // 16 int32 numbers that fit 16 bits, in one or two vectors, as words in the ymm of v[0], or stored. They
+    // are changed.
+    void words_of(const std::vector<Vec>& v);
     void store_words(const RegExp& at, const std::vector<Vec>& v);
     // Of 2 * lanes() / run floats (run 2, 4 .. lanes()): `even` gets the first, third .. `run` times each,
-    // `odd` the others.
+    // `odd` the others. May read lanes() floats.
     void load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, int run);
     // {e0 o0 e1 ..} in both -> {e0 e1 ..}, {o0 o1 ..}, of runs of `run` lanes (2, 4 .. lanes()).
     void separate(const Vec& even, const Vec& odd, int run);
@@ -246,7 +257,12 @@ public:
     // Lane i of d is lane i ^ distance (1, 2, 4, with 16 lanes also 8) of s.
     void swap_lanes(const Vec& d, const Vec& s, int distance);
     enum class Fold { sum, max };
-    void fold(Fold op, const Vec& v);  // every lane gets the result
+    void fold(Fold op, const Vec& v);           // every lane gets the result
+    void fold_to_first(Fold op, const Vec& v);  // only the first does: the same result, sooner
+    // Four vectors of one kind -> v[0]: lane i of each 128 bits is what `into` makes of those four of v[i].
+    // The others are clobbered.
+    using FoldInto = std::function<void(const Xbyak::Xmm& to, const Xbyak::Xmm& from)>;
+    void fold_quarters(const Xbyak::Xmm* v, const FoldInto& into);
     // d (low four lanes) = {sum a, sum b, sum c, sum e}; clobbers its sources. d may be a.
     void sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e);
     // a (low eight lanes): the sums of lane i of each 128 bits of a, and behind these four those of b; on
@@ -265,7 +281,7 @@ private:
     void set_mask(const Xbyak::Opmask& k, int n);
     void load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order);
     void hold(const std::vector<uint32_t>& words, int spare);
-    void fold_step(Fold op, const Vec& v, const Vec& moved);
+    void fold_step(Fold op, const Xbyak::Xmm& v, const Xbyak::Xmm& moved);
     void add_halves(const Vec& v);
     void permute_both(const Vec& a, const Vec& b, const std::vector<uint32_t>& first,
                       const std::vector<uint32_t>& second);

@@ -153,7 +153,7 @@ void Emitter::select_below(const Vec& d, const Vec& magnitude, float bound, cons
 void Emitter::round_to(quire_type type, const Vec& v) {
     if (type == QUIRE_F16) {
         vcvtps2ph(half_of(v), v, 0);
-        vcvtph2ps(v, half_of(v));
+        halves_to_floats(v);
     } else if (type == QUIRE_BF16) {
         round_bits_to_bf16(v);
         bit_and(v, v, splat_bits(0xffff0000));
@@ -182,7 +182,7 @@ void Emitter::swap_lanes(const Vec& d, const Vec& s, int distance) {
     }
 }
 
-void Emitter::fold_step(Fold op, const Vec& v, const Vec& moved) {
+void Emitter::fold_step(Fold op, const Xbyak::Xmm& v, const Xbyak::Xmm& moved) {
     op == Fold::sum ? vaddps(v, v, moved) : vmaxps(v, v, moved);
 }
 
@@ -203,6 +203,24 @@ void Emitter::fold(Fold op, const Vec& v) {
     fold_step(op, v, moved);
 }
 
+void Emitter::fold_to_first(Fold op, const Vec& v) {
+    Temp moved(*this, "fold");
+    const Xbyak::Xmm x(v.getIdx()), moved_x((*moved).getIdx());
+    const Xbyak::Ymm y(v.getIdx()), moved_y((*moved).getIdx());
+    if (is_512()) {
+        vextractf64x4(moved_y, Xbyak::Zmm(v.getIdx()), 1);
+        fold_step(op, y, moved_y);
+        vextractf32x4(moved_x, y, 1);
+    } else {
+        vextractf128(moved_x, y, 1);
+    }
+    fold_step(op, x, moved_x);
+    vshufps(moved_x, x, x, 0x4e);
+    fold_step(op, x, moved_x);
+    vshufps(moved_x, x, x, 0xb1);
+    fold_step(op, x, moved_x);
+}
+
 // zmm -> its ymm: upper half added to the lower.
 void Emitter::add_halves(const Vec& v) {
     Temp upper(*this, "upper");
@@ -211,19 +229,21 @@ void Emitter::add_halves(const Vec& v) {
     vaddps(low, low, high);
 }
 
-// Four registers of one kind -> v[0]: in each 128 bits the sums of those 128 bits of the four. (vhaddps costs
-// as much and cannot name registers above 15.)
-void Emitter::sum_quarters(const Xbyak::Xmm* v) {
+// (vhaddps costs as much and cannot name registers above 15.)
+void Emitter::fold_quarters(const Xbyak::Xmm* v, const FoldInto& into) {
     Temp upper(*this, "sum.upper");
     const Xbyak::Xmm moved(v[0].getKind(), (*upper).getIdx());
     for (int i : {0, 2}) {  // {a0+a2, b0+b2, a1+a3, b1+b3}
         vunpckhps(moved, v[i], v[i + 1]);
         vunpcklps(v[i], v[i], v[i + 1]);
-        vaddps(v[i], v[i], moved);
+        into(v[i], moved);
     }
     vunpckhpd(moved, v[0], v[2]);
     vunpcklpd(v[0], v[0], v[2]);
-    vaddps(v[0], v[0], moved);
+    into(v[0], moved);
+}
+void Emitter::sum_quarters(const Xbyak::Xmm* v) {
+    fold_quarters(v, [&](const Xbyak::Xmm& to, const Xbyak::Xmm& from) { vaddps(to, to, from); });
 }
 
 void Emitter::sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e) {

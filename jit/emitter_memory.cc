@@ -219,7 +219,7 @@ void Emitter::load_number(quire_type type, const Vec& v, const RegExp& at, int n
     const bool whole = n == lanes();
     if (!whole) load_bytes(v, at, n * 2);
     if (type == QUIRE_F16) {
-        whole ? vcvtph2ps(v, ptr[at]) : vcvtph2ps(v, half_of(v));
+        whole ? vcvtph2ps(v, ptr[at]) : halves_to_floats(v);
     } else {
         whole ? vpmovzxwd(v, ptr[at]) : vpmovzxwd(v, half_of(v));
         vpslld(v, v, 16);
@@ -287,7 +287,7 @@ void Emitter::gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, in
 
 void Emitter::load_halves(const Vec& v, const std::vector<RegExp>& at, int each) {
     gather_all_halves(v, at, each);
-    vcvtph2ps(v, half_of(v));
+    halves_to_floats(v);
 }
 
 void Emitter::gather_all_halves(const Vec& v, const std::vector<RegExp>& at, int each) {

@@ -69,12 +69,17 @@ void Emitter::load_word_pairs(const Vec& v, const RegExp& first, const RegExp& s
     vpmovsxbw(v, half_of(v));
 }
 
-void Emitter::store_words(const RegExp& at, const std::vector<Vec>& v) {
+void Emitter::words_of(const std::vector<Vec>& v) {
     const Xbyak::Ymm y(v[0].getIdx());
-    if (is_512()) return vpmovdw(ptr[at], v[0]);
+    if (is_512()) return vpmovdw(y, v[0]);
     vpackssdw(y, y, v[1]);
     vpermq(y, y, 0xd8);
-    vmovups(ptr[at], y);
+}
+
+void Emitter::store_words(const RegExp& at, const std::vector<Vec>& v) {
+    if (is_512()) return vpmovdw(ptr[at], v[0]);
+    words_of(v);
+    vmovups(ptr[at], Xbyak::Ymm(v[0].getIdx()));
 }
 
 // ymm: bytes are interleaved before they are widened, zmm: words after, within 128 bits.
@@ -196,14 +201,11 @@ void Emitter::load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, i
         next.push_back(order.back() + 1);
     }
     if (is_512()) {
-        const Xbyak::Zmm z(odd.getIdx());
-        Temp numbers(*this, "even and odd");
-        run == 4 ? vbroadcastf64x4(Xbyak::Zmm((*numbers).getIdx()), ptr[at])
-                 : vbroadcastf32x4(Xbyak::Zmm((*numbers).getIdx()), ptr[at]);
+        const Xbyak::Zmm e(even.getIdx()), o(odd.getIdx());
         vmovups(even, constant(order));
         vmovups(odd, constant(next));
-        vpermps(Xbyak::Zmm(even.getIdx()), Xbyak::Zmm(even.getIdx()), numbers);
-        return vpermps(z, z, numbers);
+        vpermps(e, e, ptr[at]);
+        return vpermps(o, o, ptr[at]);
     }
     const Xbyak::Ymm y(even.getIdx());  // all of them in both halves
     vbroadcastf128(y, ptr[at]);

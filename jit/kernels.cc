@@ -54,17 +54,24 @@ Status make_token_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernel
         &kernels->listed.qk);
 }
 
-Status make_token_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernels) {
+// Where keys are bytes (`medium`), weights are products of words: jit/weights_emitter.h.
+RowKey weights_of(const RowKey& keys, RowKey values) {
+    if (values.words() && keys.bytes()) values.products = Products::bytes;
+    return values;
+}
+
+Status make_token_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
     RowKey scales = values;
     scales.rows = 0;
     scales.products = Products::floats;
     QUIRE_TRY(make(
         cache, scales.name("token_scales"), [&](auto* code) { return generate_token_scales(scales, code); },
         &kernels->listed.value_scales));
+    const RowKey weights = weights_of(keys, values);
     if (token_weights_fold(values))
         QUIRE_TRY(make(
-            cache, values.name("token_weights"),
-            [&](auto* code) { return generate_token_weights(values, code); }, &kernels->weights));
+            cache, weights.name("token_weights"),
+            [&](auto* code) { return generate_token_weights(weights, code); }, &kernels->weights));
     return make(
         cache, values.name("token_pv"), [&](auto* code) { return generate_token_pv(values, code); },
         &kernels->listed.pv);
@@ -95,11 +102,12 @@ Status make_block_pv(CodeCache& cache, const RowKey& values, BlockKernels* kerne
         cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); }, &kernels->pv);
 }
 
-Status make_row_pv(CodeCache& cache, const RowKey& values, DecodeKernels* kernels) {
-    if (values.words() || folds_scales(values))
+Status make_row_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
+    const RowKey weights = weights_of(keys, values);
+    if (values.products != Products::floats || folds_scales(values))
         QUIRE_TRY(make(
-            cache, values.name("decode_weights"), [&](auto* code) { return generate_weights(values, code); },
-            &kernels->weights));
+            cache, weights.name("decode_weights"),
+            [&](auto* code) { return generate_weights(weights, code); }, &kernels->weights));
     return make_block_pv(cache, values, &kernels->listed);
 }
 
@@ -126,8 +134,8 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
                            Placement placement, DecodeKernels* kernels) {
     QUIRE_TRY(token_block_info(keys.format.type) ? make_token_qk(cache, keys, kernels)
                                                  : make_row_qk(cache, keys, kernels));
-    QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, values, kernels)
-                                                   : make_row_pv(cache, values, kernels));
+    QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, keys, values, kernels)
+                                                   : make_row_pv(cache, keys, values, kernels));
     QUIRE_TRY(make_side_by_side(cache, keys, values, placement, &kernels->side_by_side));
     kernels->placement = placement;
     kernels->of_block = values.words();

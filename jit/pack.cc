@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "jit/byte_loader.h"
+#include "jit/pack_amx.h"
 #include "jit/row_loader.h"
 #include "jit/word_loader.h"
 
@@ -15,6 +16,7 @@ namespace {
 //     bfloat16: v = those of both, in pairs                       emit_pairs
 //     keys:   tile[key][..] = v                                   emit_store
 //     values: tile[panel][key][0..8] = each eight of v
+// (values as bfloat16, AMX: turn_value_blocks)
 class Pack : public Emitter {
 public:
     Pack(const RowKey& key, bool panels)
@@ -43,6 +45,13 @@ public:
         add(tile_, (panels_ ? kValuePanel : key_.tile_lanes()) * 4);
         keys == 1 ? dec(count_) : sub(count_, keys);
         jnz(each_key, T_NEAR);
+        if (keys == 2 && key_.target->amx) {
+            mov(tile_, ptr[args() + offsetof(PackArgs, tile)]);
+            mov(count_, ptr[args() + offsetof(PackArgs, count)]);
+            add(count_, 2 * kAmxPairs - 1);
+            shr(count_, 5);
+            turn_value_blocks(*this, tile_, loader_->vecs() * halves(), count_);
+        }
         end();
     }
 
@@ -158,6 +167,13 @@ public:
 };
 
 }  // namespace
+
+bool is_packed_row(const RowKey& key) {
+    const quire_type number = key.products == Products::floats    ? QUIRE_F32
+                              : key.products == Products::bfloats ? QUIRE_BF16
+                                                                  : QUIRE_NONE;
+    return key.format.type == number && key.row_bytes() == key.tile_lanes() * 4;
+}
 
 Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code) {
     if (key.words() || key.query_bytes() > 0) return PackKeyCodes(key).finish(code);

@@ -10,6 +10,8 @@ namespace quire::jit {
 
 Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code);    // void(const PackArgs*)
 Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code);  // void(const PackArgs*)
+// Whether a key packed is the row as it is: numbers that products take, and nothing behind them.
+bool is_packed_row(const RowKey& key);
 // Of values as bytes (jit/tile_value_bytes.h): generate_pack_values is this for them.
 Status generate_pack_value_bytes(const RowKey& key, std::vector<uint8_t>* code);
 

@@ -27,15 +27,16 @@ void PvPasses::generate() {
 }
 
 void PvPasses::emit_pass(const Pass& pass) {
-    const std::vector<Vec> acc = vecs("acc", pass.rows * pass.width);
+    const std::vector<Vec> acc = vecs("acc", pass.rows * pass.width * sums());
     stage("pass from row " + std::to_string(pass.row) + ", vector " + std::to_string(pass.vec));
     emit_begin(acc, pass);
     mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
     rows_.set(args() + offsetof(PvArgs, rows));
     if (prefetches(pass)) {
+        const int share = pass.prefetch_end - pass.prefetch_begin;
+        prefetch_.turns_of(share % kTurns ? 1 : share / kTurns);
         prefetch_.set(args() + offsetof(PvArgs, next), pass.prefetch_begin);
-        const int rows = pass.prefetch_end - pass.prefetch_begin;
-        lea(prefetch_end_, ptr[prefetch_.rows().here() + prefetch_.rows().step() * rows]);
+        lea(prefetch_end_, ptr[prefetch_.rows().here() + prefetch_.step(share)]);
     }
     mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
@@ -59,9 +60,8 @@ void PvPasses::emit_pass(const Pass& pass) {
 
 // As many rows a turn as the pass has for each.
 void PvPasses::emit_prefetches(const Pass& pass) {
-    const int turns = kBlock / kUnroll, share = pass.prefetch_end - pass.prefetch_begin;
-    const int rows = (share + turns - 1) / turns;
-    if (share % turns == 0) {
+    const int share = pass.prefetch_end - pass.prefetch_begin, rows = (share + kTurns - 1) / kTurns;
+    if (share % kTurns == 0) {
         prefetch_.some(rows, 0, 1);
         return prefetch_.move(rows);
     }

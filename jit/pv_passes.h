@@ -18,7 +18,7 @@ namespace quire::jit {
 class PvPasses : public Emitter {
 protected:
     // Keys of one turn of the loop: what is not arithmetic is shared by them.
-    static constexpr int kUnroll = 4;
+    static constexpr int kUnroll = 4, kTurns = kBlock / kUnroll;
     static constexpr int kMostTemps = 4;  // beside the values: the weights, the loader's, the products'
     static_assert(kKeyPadding % kUnroll == 0);
 
@@ -35,6 +35,7 @@ protected:
     virtual bool keeps_values() const { return rows_a_pass() < key_.rows; }
     virtual int widest(int rows) const = 0;  // W
     virtual int step() const { return 1; }   // of W
+    virtual int sums() const { return 1; }   // registers of acc for each row and vector
     virtual int turn_bytes() const = 0;      // of the weights
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_turn(const std::vector<Vec>& acc, const Pass& pass) = 0;

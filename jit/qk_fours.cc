@@ -49,6 +49,7 @@ public:
         mov(starts_, ptr[args() + offsetof(QkArgs, starts)]);
         mov(factors_, ptr[args() + offsetof(QkArgs, factors)]);
         rows_.set(args() + offsetof(QkArgs, rows));
+        prefetch_.turns_of(kKeys);
         prefetch_.set(args() + offsetof(QkArgs, next), 0);
         mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);

@@ -9,6 +9,7 @@ void QkTiles::generate() {
     begin();
     mov(query_, ptr[args() + offsetof(QkArgs, query)]);
     rows_.set(args() + offsetof(QkArgs, rows));
+    prefetch_.turns_of(kKeyPadding % tile() ? 1 : tile());
     prefetch_.set(args() + offsetof(QkArgs, next), 0);
     mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
     mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);

@@ -25,19 +25,15 @@ public:
         rows_.set(args() + offsetof(ScalesArgs, rows));
         mov(out_, ptr[args() + offsetof(ScalesArgs, out)]);
         mov(count_, ptr[args() + offsetof(ScalesArgs, count)]);
-        const int together = rows_together();
+        const int turn = is_one_list() ? kKeyPadding : kUnroll;
         Label each_turn;
         L(each_turn);
         row_.clear();
         rows_.turn(address_[0]);
-        for (int i = 0; i < kUnroll; ++i) row_.push_back(rows_.in_turn(i, address_[size_t(i)]));
-        if (is_one_list())
-            emit_list();
-        else
-            for (int i = 0; i < kUnroll; i += together) together > 1 ? emit_rows(i, together) : emit_row(i);
-        rows_.move(kUnroll);
-        add(out_, key_.scales_stride() * 4 * kUnroll);
-        sub(count_, kUnroll);
+        is_one_list() ? emit_list() : emit_turn();
+        rows_.move(turn);
+        add(out_, key_.scales_stride() * 4 * turn);
+        sub(count_, turn);
         jnz(each_turn, T_NEAR);
         end();
     }
@@ -50,18 +46,46 @@ private:
         return out_ + (row * key_.scales_stride() + group * key_.numbers()) * 4;
     }
 
-    // Scales of adjacent rows, written as they lie: whole vectors of a turn.
-    bool is_one_list() const {
-        return rows_.side_by_side() && !block_ && key_.groups() == key_.scales_stride() &&
-               kUnroll * key_.groups() % lanes() == 0;
-    }
+    // Scales of adjacent rows follow each other: whole vectors, as they lie or spread over each row's floats.
+    bool is_one_list() const { return rows_.side_by_side() && !block_; }
     void emit_list() {
-        stage("scales of " + std::to_string(kUnroll) + " rows");
-        for (int first = 0; first < kUnroll * key_.groups(); first += lanes()) {
+        stage("scales of " + std::to_string(kKeyPadding) + " rows");
+        row_.push_back(rows_.in_turn(0, address_[0]));
+        static_assert(kKeyPadding % 16 == 0);  // the most lanes
+        const bool spreads = key_.groups() != key_.scales_stride();
+        for (int first = 0; first < kKeyPadding * key_.scales_stride(); first += lanes()) {
             Temp factors(*this, "factors");
-            load_number(key_.format.scale_type, factors, halves_at(0, first), lanes());
+            spreads ? load_spread(factors, first)
+                    : load_number(key_.format.scale_type, factors, halves_at(0, first), lanes());
             store(0, first, factors);
         }
+    }
+
+    // Of the floats of a turn those from `first` on: 16 bytes of scales at a time, which are not beyond the
+    // turn's, and their bytes put in place; where no scale belongs a 0.
+    void load_spread(const Vec& factors, int first) {
+        const int size = type_bits(key_.format.scale_type) / 8, stride = key_.scales_stride();
+        const int last = kKeyPadding * key_.scale_bytes() - 16;
+        const auto source = [&](int i) { return (i / stride * key_.groups() + i % stride) * size; };
+        std::vector<RegExp> at;
+        std::vector<uint32_t> order(size_t(lanes()), 0x80808080);
+        auto* place = reinterpret_cast<uint8_t*>(order.data());
+        for (int i = first; i < first + lanes(); ++i) {
+            const int begin = first + (i - first) / (16 / size) * (16 / size);
+            const int from = std::min(source(begin), last);
+            if (i == begin) at.push_back(row_[0] + from);
+            for (int j = 0; j < size; ++j, ++place)
+                if (i % stride < key_.groups()) *place = uint8_t(source(i) - from + j);
+        }
+        load_quarters(factors, at);
+        vpshufb(factors, factors, constant(order));
+        if (key_.format.scale_type == QUIRE_F16) halves_to_floats(factors);
+    }
+
+    void emit_turn() {
+        const int together = rows_together();
+        for (int i = 0; i < kUnroll; ++i) row_.push_back(rows_.in_turn(i, address_[size_t(i)]));
+        for (int i = 0; i < kUnroll; i += together) together > 1 ? emit_rows(i, together) : emit_row(i);
     }
 
     int rows_together() const {

@@ -8,19 +8,20 @@
 namespace quire::jit {
 namespace {
 
-// for row in 0..rows:                                                        emit_maxima
+// for row in 0..rows:                                                        emit_top
 //   top = max[row], of the block alone -Inf
 //   for key in 0..count step L:                                              emit_scores
 //     s = soft cap, ALiBi, bias of scores[row][key ..]; -Inf outside bounds[row]
 //     scores[row][key ..] = s; top = max(top, s)
 //     (a plain row that sees the whole block: only top)                      emit_plain_scores
-//   rescale[row] = exp2(max[row] - top); max[row] = top                      emit_maximum
-//   (of the block: block[row] = top, and, with max[row] taken into top,
-//    exp2(block[row] - top))                                                 emit_block_maximum
-// for row in 0..rows:
-//   for key in 0..count step L:                                              emit_exponentials
-//     p = exp2(s - max[row], or block[row]); scores[row][key ..] = p; total += p
-//   sum[row] = sum[row] * rescale[row] + total                               emit_sum
+//   tops[row] = top
+// for row in 0..rows:                                                        emit_exponentials
+//   for key in 0..count step L:
+//     p = exp2(s - tops[row]); scores[row][key ..] = p; totals[row] += p
+// for row in 0..rows step L:                                                 emit_rows
+//   rescale[row] = exp2(max[row] - max(max[row], tops[row])); max[row] = that maximum
+//   (of the block: block[row] = exp2(tops[row] - max[row]))
+//   sum[row] = sum[row] * rescale[row] + totals[row] (* block[row])
 //
 // Two loops, because a maximum across lanes is a long chain, on which all exponentials of its row wait: those
 // of all rows go on side by side.
@@ -30,42 +31,61 @@ public:
         : SoftmaxEmitter(*key.target, key.scores), of_block_(key.of_block) {
         begin();
         mov(count_, ptr[args() + offsetof(SoftmaxArgs, count)]);
-        for_each_row([&] { emit_maxima(); });
-        hold_exp2(*this, Exp2::probability, 3 * kTogether);
-        for_each_row([&] {
-            broadcast(top_, ptr[of_block_ ? block_ : max_]);
-            emit_finite(top_, top_);
-            emit_exponentials();
-            emit_sum();
-        });
+        for_each_row([&] { emit_top(); });
+        hold_exp2(*this, near(), 3 * kTogether);
+        for_each_row([&] { emit_exponentials(); });
         drop_held();
+        for_each_vector_of_rows([&] { emit_rows(); });
         end();
     }
 
 private:
+    // Words have no more than 15 bits.
+    Exp2 near() const { return of_block_ ? Exp2::word : Exp2::probability; }
+
     template <typename Body>
     void for_each_row(const Body& body) {
         mov(scores_, ptr[args() + offsetof(SoftmaxArgs, scores)]);
         if (key_.bias) mov(bias_, ptr[args() + offsetof(SoftmaxArgs, bias)]);
         mov(bounds_, ptr[args() + offsetof(SoftmaxArgs, bounds)]);
-        mov(max_, ptr[args() + offsetof(SoftmaxArgs, max)]);
-        mov(sum_, ptr[args() + offsetof(SoftmaxArgs, sum)]);
-        mov(rescale_, ptr[args() + offsetof(SoftmaxArgs, rescale)]);
-        if (of_block_) mov(block_, ptr[args() + offsetof(SoftmaxArgs, block)]);
-        mov(rows_, ptr[args() + offsetof(SoftmaxArgs, rows)]);
+        begin_rows();
         Label each_row;
         L(each_row);
         body();
         add(scores_, kBlock * 4);
         if (key_.bias) add(bias_, kBlock * 4);
         add(bounds_, int(sizeof(RowBounds)));
-        for (const Gpr& r : {max_, sum_, rescale_}) add(r, 4);
-        if (of_block_) add(block_, 8);
+        move_rows(1);
         dec(rows_);
         jnz(each_row, T_NEAR);
     }
 
-    void emit_maxima() {
+    template <typename Body>
+    void for_each_vector_of_rows(const Body& body) {
+        begin_rows();
+        Label each;
+        L(each);
+        body();
+        move_rows(lanes());
+        sub(rows_, lanes());
+        jg(each, T_NEAR);
+    }
+
+    void begin_rows() {
+        mov(rows_, ptr[args() + offsetof(SoftmaxArgs, rows)]);
+        mov(max_, ptr[args() + offsetof(SoftmaxArgs, max)]);
+        mov(sum_, ptr[args() + offsetof(SoftmaxArgs, sum)]);
+        mov(rescale_, ptr[args() + offsetof(SoftmaxArgs, rescale)]);
+        mov(tops_, ptr[args() + offsetof(SoftmaxArgs, tops)]);
+        mov(totals_, ptr[args() + offsetof(SoftmaxArgs, totals)]);
+        if (of_block_) mov(block_, ptr[args() + offsetof(SoftmaxArgs, block)]);
+    }
+    void move_rows(int rows) {
+        for (const Gpr& r : {max_, sum_, rescale_, tops_, totals_}) add(r, rows * 4);
+        if (of_block_) add(block_, rows * 4);
+    }
+
+    void emit_top() {
         of_block_ ? vmovups(top_, splat(-INFINITY)) : broadcast(top_, ptr[max_]);
         Label masked, scored;
         if (!key_.bias && !key_.alibi && !key_.soft_cap) {
@@ -79,8 +99,8 @@ private:
         L(masked);
         emit_scores();
         L(scored);
-        fold(Fold::max, top_);
-        of_block_ ? emit_block_maximum() : emit_maximum();
+        fold_to_first(Fold::max, top_);
+        vmovss(ptr[tops_], Xbyak::Xmm(top_.getIdx()));
     }
 
     template <typename Body>
@@ -158,35 +178,10 @@ private:
         vfmadd231ps(score, distance, factor);
     }
 
-    void emit_maximum() {
-        stage("maximum");
-        Temp before(*this, "before");
-        broadcast(before, ptr[max_]);
-        vmovss(ptr[max_], Xbyak::Xmm(top_.getIdx()));
-        emit_finite(top_, top_);
-        vsubps(before, before, top_);
-        emit_exp2(*this, before);
-        vmovss(ptr[rescale_], Xbyak::Xmm((*before).getIdx()));
-    }
-
-    void emit_block_maximum() {
-        stage("maximum");
-        const std::vector<Vec> moved = vecs("before, block", 2);
-        vmovss(ptr[block_], Xbyak::Xmm(top_.getIdx()));
-        emit_finite(moved[1], top_);
-        broadcast(moved[0], ptr[max_]);
-        vmaxps(top_, moved[0], top_);
-        vmovss(ptr[max_], Xbyak::Xmm(top_.getIdx()));
-        emit_finite(top_, top_);
-        for (const Vec& v : moved) vsubps(v, v, top_);
-        emit_exp2(*this, moved);
-        vmovss(ptr[rescale_], Xbyak::Xmm(moved[0].getIdx()));
-        vmovss(ptr[block_ + 4], Xbyak::Xmm(moved[1].getIdx()));
-        free(moved);
-    }
-
     void emit_exponentials() {
         stage("exponentials");
+        broadcast(top_, ptr[tops_]);
+        emit_finite(top_, top_);
         zero(total_);
         for_each_vectors([&](int vectors) {
             const std::vector<Vec> p = vecs("p", vectors);
@@ -194,26 +189,40 @@ private:
                 vmovups(p[size_t(i)], ptr[scores_at(i)]);
                 vsubps(p[size_t(i)], p[size_t(i)], top_);
             }
-            emit_exp2(*this, p, Exp2::probability);
+            emit_exp2(*this, p, near());
             for (int i = 0; i < vectors; ++i) {
                 vmovups(ptr[scores_at(i)], p[size_t(i)]);
                 vaddps(total_, total_, p[size_t(i)]);
             }
             free(p);
         });
+        fold_to_first(Fold::sum, total_);
+        vmovss(ptr[totals_], Xbyak::Xmm(total_.getIdx()));
     }
 
-    void emit_sum() {
-        stage("sum");
-        fold(Fold::sum, total_);
-        const Xbyak::Xmm total(total_.getIdx());
-        Temp before(*this, "before");
-        const Xbyak::Xmm x((*before).getIdx());
-        vmovss(x, ptr[sum_]);
-        vmulss(x, x, ptr[rescale_]);
-        if (of_block_) vmulss(total, total, ptr[block_ + 4]);
-        vaddss(total, total, x);
-        vmovss(ptr[sum_], total);
+    void emit_rows() {
+        stage("rows");
+        const std::vector<Vec> x = vecs("before, block", of_block_ ? 2 : 1);
+        vmovups(x[0], ptr[max_]);
+        vmovups(top_, ptr[tops_]);
+        if (of_block_) {
+            emit_finite(x[1], top_);
+            vmaxps(top_, x[0], top_);
+        }
+        vmovups(ptr[max_], top_);
+        emit_finite(top_, top_);
+        for (const Vec& v : x) vsubps(v, v, top_);
+        emit_exp2(*this, x);
+        vmovups(ptr[rescale_], x[0]);
+        vmulps(x[0], x[0], ptr[sum_]);
+        vmovups(total_, ptr[totals_]);
+        if (of_block_) {
+            vmovups(ptr[block_], x[1]);
+            vmulps(total_, total_, x[1]);
+        }
+        vaddps(total_, total_, x[0]);
+        vmovups(ptr[sum_], total_);
+        free(x);
     }
 
     static constexpr int kTogether = 4;  // AVX2: 12 registers in emit_exp2
@@ -221,7 +230,8 @@ private:
     const bool of_block_;
     const Gpr scores_ = gpr("scores"), bias_ = gpr("bias"), bounds_ = gpr("bounds"), max_ = gpr("max"),
               sum_ = gpr("sum"), rescale_ = gpr("rescale"), rows_ = gpr("rows"), count_ = gpr("count"),
-              key_index_ = gpr("key index"), block_ = gpr("block");
+              key_index_ = gpr("key index"), block_ = gpr("block"), tops_ = gpr("tops"),
+              totals_ = gpr("totals");
     const Vec top_ = vec("top"), total_ = vec("total");
 };
 

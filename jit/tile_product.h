@@ -9,6 +9,20 @@
 
 namespace quire::jit {
 
+// rescaled() with TilePvArgs::rescale in `rescale`, or first() where that is NULL.
+template <typename Rescaled, typename First>
+void with_rescale(Emitter& e, const Gpr& rescale, const Rescaled& rescaled, const First& first) {
+    Label none, done;
+    e.mov(rescale, e.ptr[e.args() + offsetof(TilePvArgs, rescale)]);
+    e.test(rescale, rescale);
+    e.jz(none, e.T_NEAR);
+    rescaled();
+    e.jmp(done, e.T_NEAR);
+    e.L(none);
+    first();
+    e.L(done);
+}
+
 // Inner step: acc[n][w] += element[n] * rows[w]. Each element is broadcast once, and each lane vector loaded
 // once, but for the last one where a register less makes room for more accumulators: a load an accumulator.
 class TileProduct : public Emitter {
@@ -59,6 +73,24 @@ protected:
             for (int n = 0; n < n_; ++n) vmaxps(max, scores[size_t(n * vecs_ + w)], max);
             vmovups(ptr[rax + w * vec_bytes()], max);
         }
+    }
+
+    // sums[n][w] = output[n][w] * TilePvArgs::rescale[w], or 0 where that is NULL.
+    template <typename OutputAt>
+    void begin_sums(const std::vector<Vec>& sums, const Gpr& rescale, const OutputAt& output_at) {
+        with_rescale(
+            *this, rescale,
+            [&] {
+                const Vec& factor = rows_[0];
+                for (int w = 0; w < vecs_; ++w) {
+                    vmovups(factor, ptr[rescale + w * vec_bytes()]);
+                    for (int n = 0; n < n_; ++n)
+                        vmulps(sums[size_t(n * vecs_ + w)], factor, ptr[output_at(n, w)]);
+                }
+            },
+            [&] {
+                for (const Vec& v : sums) zero(v);
+            });
     }
 
     // Lines to go with so many steps.

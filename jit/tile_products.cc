@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "jit/tile_amx.h"
 #include "jit/tile_product.h"
 
 namespace quire::jit {
@@ -116,11 +117,7 @@ private:
 
     void emit_dims(int d) {
         stage("dims");
-        mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
-        for (int w = 0; w < vecs_; ++w) {
-            vmovups(rows_[size_t(w)], ptr[rescale_ + w * vec_bytes()]);
-            for (int n = 0; n < n_; ++n) vmulps(acc(n, w), rows_[size_t(w)], ptr[output_at(d + n, w)]);
-        }
+        begin_sums(acc_, rescale_, [&](int n, int w) { return output_at(d + n, w); });
         mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         lea(value_, ptr[panel_ + d * 4]);
@@ -159,7 +156,11 @@ private:
 
 }  // namespace
 
-Status generate_tile_qk(const TileKey& key, std::vector<uint8_t>* code) { return TileQk(key).finish(code); }
-Status generate_tile_pv(const TileKey& key, std::vector<uint8_t>* code) { return TilePv(key).finish(code); }
+Status generate_tile_qk(const TileKey& key, std::vector<uint8_t>* code) {
+    return key.bfloats() && key.target->amx ? generate_tile_qk_amx(key, code) : TileQk(key).finish(code);
+}
+Status generate_tile_pv(const TileKey& key, std::vector<uint8_t>* code) {
+    return key.bfloats() && key.target->amx ? generate_tile_pv_amx(key, code) : TilePv(key).finish(code);
+}
 
 }  // namespace quire::jit

@@ -2,7 +2,7 @@
 #include <cstddef>
 
 #include "jit/emitter.h"
-#include "jit/tile_ahead.h"
+#include "jit/tile_product.h"
 #include "jit/tile_words.h"
 #include "jit/word_loader.h"
 
@@ -100,7 +100,6 @@ private:
 
     void emit_output(const std::vector<Vec>& acc, int first_row) {
         mov(factors_, ptr[args() + offsetof(TilePvArgs, factors)]);
-        mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
         Temp top(*this, "top"), factor(*this, "factor");
         broadcast(top, ptr[tops_]);
         for (size_t i = 0; i < acc.size(); i += kVecs) {
@@ -112,13 +111,22 @@ private:
                 vmulps(acc[i + w], acc[i + w], factor);
             }
             loader_->restore_order(&acc[i]);
-            broadcast(factor, ptr[rescale_ + row * 4]);
-            for (size_t w = 0; w < kVecs; ++w) {
-                const int to = row * key_.padded() + loader_->value_vec(int(w)) * lanes();
-                vfmadd231ps(acc[i + w], factor, ptr[output_ + to * 4]);
-                vmovups(ptr[output_ + to * 4], acc[i + w]);
-            }
         }
+        const auto for_each_vector = [&](const auto& body) {
+            for (size_t i = 0; i < acc.size(); ++i) {
+                const int row = first_row + int(i / kVecs);
+                const int to = row * key_.padded() + loader_->value_vec(int(i % kVecs)) * lanes();
+                body(acc[i], row, ptr[output_ + to * 4], i % kVecs == 0);
+            }
+        };
+        const auto rescaled = [&] {
+            for_each_vector([&](const Vec& sum, int row, const Address& output, bool is_first) {
+                if (is_first) broadcast(factor, ptr[rescale_ + row * 4]);
+                vfmadd231ps(sum, factor, output);
+            });
+        };
+        with_rescale(*this, rescale_, rescaled, [] {});
+        for_each_vector([&](const Vec& sum, int, const Address& output, bool) { vmovups(output, sum); });
     }
 
     const RowKey key_;

@@ -148,6 +148,13 @@ private:
         }
     }
 
+    // score -= top. The steps of exp2 around its polynomial are for the pipes of sums (Zen: two, beside two
+    // of products): where the polynomial is short, a product with one is sooner done.
+    void subtract_top(const Vec& score, const Vec& top, Exp2 near) {
+        const bool is_short = near == Exp2::word || near == Exp2::bfloat;
+        is_short ? vfmsub132ps(score, top, splat(1.f)) : vsubps(score, score, top);
+    }
+
     void emit_exponentials() {
         stage("exponentials");
         const std::vector<Vec> total = vecs("total", vecs_);
@@ -163,7 +170,7 @@ private:
             const std::vector<Vec> p = vecs("p", keys * vecs_);
             for (int i = 0; i < keys * vecs_; ++i) {
                 vmovups(p[size_t(i)], ptr[row_constant(score_, i)]);
-                vsubps(p[size_t(i)], p[size_t(i)], top_[size_t(i % vecs_)]);
+                subtract_top(p[size_t(i)], top_[size_t(i % vecs_)], near());
             }
             emit_exp2(*this, p, near());
             for (int i = 0; i < keys * vecs_; ++i) {

@@ -158,12 +158,7 @@ private:
 
     void emit_dims() {
         stage("dims");
-        mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
-        for (int w = 0; w < vecs_; ++w) {
-            const Vec& rescale = rows_[0];
-            vmovups(rescale, ptr[rescale_ + w * vec_bytes()]);
-            for (int n = 0; n < n_; ++n) vmulps(sum(n, w), rescale, ptr[output_at(n, w)]);
-        }
+        begin_sums(sums_, rescale_, [&](int n, int w) { return output_at(n, w); });
         mov(weights_, group_);
         mov(factor_, factors_);
         mov(value_, panel_);
@@ -266,12 +261,16 @@ private:
         const auto output_at = [&](int r, int v) {
             return ptr[output_ + (row + r) * key_.padded() * 4 + v * vec_bytes()];
         };
-        mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
-        for (int r = 0; r < rows; ++r) {
+        const auto rescaled = [&] {
             const Vec& rescale = values_[0];
-            broadcast(rescale, ptr[rescale_ + (row + r) * 4]);
-            for (int v = 0; v < vecs_; ++v) vmulps(sums[size_t(r * vecs_ + v)], rescale, output_at(r, v));
-        }
+            for (int r = 0; r < rows; ++r) {
+                broadcast(rescale, ptr[rescale_ + (row + r) * 4]);
+                for (int v = 0; v < vecs_; ++v) vmulps(sums[size_t(r * vecs_ + v)], rescale, output_at(r, v));
+            }
+        };
+        with_rescale(*this, rescale_, rescaled, [&] {
+            for (const Vec& v : sums) zero(v);
+        });
         lea(weights_, ptr[group_ + row * 4]);
         lea(factor_, ptr[factors_ + row * 4]);
         mov(value_, panel_);

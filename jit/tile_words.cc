@@ -153,22 +153,29 @@ private:
     }
 
     void emit_output(int d) {
+        const auto output_at = [&](int n, int w) {
+            return ptr[output_ + (d + n) * panel_bytes() + w * vec_bytes()];
+        };
         mov(factors_, ptr[args() + offsetof(TilePvArgs, factors)]);
-        mov(rescale_, ptr[args() + offsetof(TilePvArgs, rescale)]);
         for (int w = 0; w < vecs_; ++w) {
             Temp factor(*this, "factor");
-            const Vec& rescale = rows_[0];  // of no more use
             broadcast(factor, ptr[tops_]);
             vmulps(factor, factor, ptr[factors_ + w * vec_bytes()]);
-            vmovups(rescale, ptr[rescale_ + w * vec_bytes()]);
             for (int n = 0; n < n_; ++n) {
-                const RegExp output = output_ + (d + n) * panel_bytes() + w * vec_bytes();
                 vcvtdq2ps(acc(n, w), acc(n, w));
                 vmulps(acc(n, w), acc(n, w), factor);
-                vfmadd231ps(acc(n, w), rescale, ptr[output]);
-                vmovups(ptr[output], acc(n, w));
             }
         }
+        const auto rescaled = [&] {
+            const Vec& rescale = rows_[0];  // of no more use
+            for (int w = 0; w < vecs_; ++w) {
+                vmovups(rescale, ptr[rescale_ + w * vec_bytes()]);
+                for (int n = 0; n < n_; ++n) vfmadd231ps(acc(n, w), rescale, output_at(n, w));
+            }
+        };
+        with_rescale(*this, rescale_, rescaled, [] {});
+        for (int w = 0; w < vecs_; ++w)
+            for (int n = 0; n < n_; ++n) vmovups(output_at(n, w), acc(n, w));
     }
 
     const RowKey key_;

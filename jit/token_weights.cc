@@ -41,7 +41,7 @@ public:
 
 // The lanes are tokens. As numbers:
 //   for each group g, each block, for r: weights[r][g][key] = p[r][key] * scale[block][g][key]
-// As words:
+// As words (of products: as jit/weights.cc):
 //   for each group g:                                                           emit_group
 //     top = max over keys of |scale[key][g]|; NaN if one of them is             emit_top
 //     for each block, for r: weights[r][g][key] = round(p[r][key] * (scale * 32767 / top))
@@ -49,8 +49,9 @@ public:
 class TokenWeights : public WeightsEmitter {
 public:
     explicit TokenWeights(const RowKey& key)
-        : WeightsEmitter(key), vecs_(kBlockTokens / lanes()), bytes_(key.words() ? 2 : 4) {
+        : WeightsEmitter(key), vecs_(kBlockTokens / lanes()), bytes_(of_words() ? 2 : 4) {
         begin();
+        if (of_products()) round_probabilities();
         mov(group_scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
         mov(group_weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
@@ -83,7 +84,7 @@ private:
     void emit_group() {
         stage("group");
         Temp top(*this, "top"), inverse(*this, "inverse");
-        if (key_.words()) {
+        if (of_words()) {
             emit_top(top, inverse);
             emit_inverse(inverse, top);
         }
@@ -93,15 +94,17 @@ private:
             const std::vector<Vec> scale = vecs("scale", vecs_);
             for (int v = 0; v < vecs_; ++v) {
                 const Vec& s = scale[size_t(v)];
-                key_.words() ? vmulps(s, inverse, ptr[scales_ + v * vec_bytes()])
-                             : vmovups(s, ptr[scales_ + v * vec_bytes()]);
+                of_words() ? vmulps(s, inverse, ptr[scales_ + v * vec_bytes()])
+                           : vmovups(s, ptr[scales_ + v * vec_bytes()]);
             }
-            for (int r = 0; r < key_.rows; ++r) emit_weights(scale, r);
+            if (of_products()) emit_words(scale);
+            for (int r = 0; r < key_.rows; ++r)
+                of_products() ? emit_products(scale[0], r) : emit_weights(scale, r);
             free(scale);
-            add(probabilities_, kBlockTokens * 4);
+            add(probabilities_, kBlockTokens * probability_bytes());
             add(weights_, kBlockTokens * bytes_);
         });
-        if (key_.words()) emit_factors(top);
+        if (of_words()) emit_factors(top);
     }
 
     void emit_weights(const std::vector<Vec>& scale, int r) {
@@ -109,11 +112,23 @@ private:
         const RegExp at = weights_ + r * key_.groups() * kBlock * bytes_;
         for (int v = 0; v < vecs_; ++v) {
             const Vec& w = weight[size_t(v)];
-            vmulps(w, scale[size_t(v)], ptr[probabilities_ + r * kBlock * 4 + v * vec_bytes()]);
+            vmulps(w, scale[size_t(v)], ptr[row_at(r) + v * vec_bytes()]);
             key_.words() ? vcvtps2dq(w, w) : vmovups(ptr[at + v * vec_bytes()], w);
         }
         if (key_.words()) store_words(at, weight);
         free(weight);
+    }
+
+    // The scales of a block's tokens as words, in the first.
+    void emit_words(const std::vector<Vec>& scale) {
+        for (const Vec& s : scale) vcvtps2dq(s, s);
+        words_of(scale);
+    }
+    void emit_products(const Vec& scale, int r) {
+        Temp weight(*this, "weight");
+        const Xbyak::Ymm w((*weight).getIdx());
+        vpmulhrsw(w, Xbyak::Ymm(scale.getIdx()), ptr[row_at(r)]);
+        vmovups(ptr[weights_ + r * key_.groups() * kBlock * bytes_], w);
     }
 
     // As integers, bits of larger magnitudes are larger, and those of NaN the largest.

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "jit/weights_emitter.h"
+#include "jit/weights_fours.h"
 
 namespace quire::jit {
 namespace {
@@ -10,7 +11,8 @@ namespace {
 // for each vector of groups g:                                               emit_groups
 //   top = max over keys of |scale[key][g]|; NaN if one of them is            emit_top
 //   for each pair of keys, for r:                                            emit_pairs
-//     weights[r][pair][g] = round(p[r][key] * (scale[key][g] * 32767 / top)), of both keys
+//     weights[r][pair][g] = round(p[r][key] * (scale[key][g] * 32767 / top)), of both keys, or of products
+//     round(round(p[r][key] * 32767) * round(scale[key][g] * 32767 / top) / 32768)
 //   factors[r][g] = top / 32767 * the row's of the block                     emit_factors
 //
 // A vector holds the groups of as many keys, or of weights of as many pairs of keys, as fit it.
@@ -18,8 +20,14 @@ class Weights : public WeightsEmitter {
 public:
     explicit Weights(const RowKey& key) : WeightsEmitter(key) {
         begin();
+        if (of_products()) {
+            round_probabilities();
+            for (int lane = 0; lane < lanes(); ++lane) order_.push_back(lane / key_.weight_lanes());
+            hold_lanes(order_, 8);
+        }
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
         for (int g = 0; g < key_.weight_stride(); g += key_.weight_lanes()) emit_groups(g);
+        drop_held();
         end();
     }
 
@@ -38,7 +46,7 @@ private:
         if (g > 0) add(weights_, g * 4);
         for_each_vector_of_keys(g, 2, [&] {
             emit_pairs(inverse);
-            add(probabilities_, 8 * at_a_time());
+            add(probabilities_, 2 * probability_bytes() * at_a_time());
             add(weights_, at_a_time() * key_.weight_stride() * 4);
         });
         emit_factors(top, g);
@@ -81,15 +89,29 @@ private:
         vmulps(first, inverse, ptr[scales_]);
         vmulps(second, inverse, ptr[scales_ + scales_bytes()]);
         separate(first, second, key_.weight_lanes());
+        if (of_products()) return emit_products(first, second);
         for (int r = 0; r < key_.rows; ++r) {
             Temp low(*this, "low"), high(*this, "high");
-            load_even_odd(low, high, probabilities_ + r * kBlock * 4, key_.weight_lanes());
+            load_even_odd(low, high, row_at(r), key_.weight_lanes());
             vmulps(low, low, first);
             vmulps(high, high, second);
             vcvtps2dq(low, low);
             vcvtps2dq(high, high);
             join_words(low, low, high);
             vmovups(ptr[weights_ + r * weights_bytes()], *low);
+        }
+    }
+
+    // Of scales, which are changed.
+    void emit_products(const Vec& first, const Vec& second) {
+        vcvtps2dq(first, first);
+        vcvtps2dq(second, second);
+        join_words(first, first, second);
+        for (int r = 0; r < key_.rows; ++r) {
+            Temp weight(*this, "weight");
+            load_lanes(weight, row_at(r), order_);  // pairs
+            vpmulhrsw(weight, weight, first);
+            vmovups(ptr[weights_ + r * weights_bytes()], *weight);
         }
     }
 
@@ -102,6 +124,7 @@ private:
     }
 
     const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), factors_ = gpr("factors");
+    std::vector<int> order_;  // of pairs of keys in the lanes
 };
 
 // for each vector of scales, of as many keys as it holds:
@@ -122,7 +145,7 @@ public:
         vmovups(scale, ptr[scales]);
         for (int r = 0; r < key_.rows; ++r) {
             Temp weight(*this, "weight");
-            load_repeated(weight, probabilities_ + r * kBlock * 4, run);
+            load_repeated(weight, row_at(r), run);
             vmulps(weight, weight, scale);
             vmovups(ptr[weights + r * kBlock * run * 4], weight);
         }
@@ -145,7 +168,9 @@ bool folds_scales(const RowKey& values) {
 }
 
 Status generate_weights(const RowKey& values, std::vector<uint8_t>* code) {
-    return values.words() ? Weights(values).finish(code) : FloatWeights(values).finish(code);
+    if (values.products == Products::three_bytes) return generate_weights_fours(values, code);
+    return values.words() || values.bytes() ? Weights(values).finish(code)
+                                            : FloatWeights(values).finish(code);
 }
 
 }  // namespace quire::jit

@@ -1,6 +1,7 @@
 // What integer weights of rows and of blocks of tokens have in common.
 #pragma once
 #include <cstddef>
+#include <vector>
 
 #include "jit/args.h"
 #include "jit/emitter.h"
@@ -12,18 +13,61 @@ class WeightsEmitter : public Emitter {
 protected:
     explicit WeightsEmitter(const RowKey& key) : Emitter(*key.target), key_(key) {}
 
+    // Words, rather than numbers; those of bytes are products of words, of probabilities and of scales.
+    bool of_words() const { return key_.words() || key_.bytes(); }
+    bool of_products() const { return key_.bytes(); }
+    int probability_bytes() const { return of_products() ? 2 : 4; }
+    RegExp row_at(int r) const { return probabilities_ + r * kBlock * 4; }
+
+    // Probabilities -> words, in their place.
+    void round_probabilities() {
+        stage("probabilities");
+        const Gpr rows = gpr("rows"), written = gpr("written");
+        mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
+        mov(rows, key_.rows);
+        Label each_row, each;
+        L(each_row);
+        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
+        xor_(written, written);
+        L(each);
+        emit_probability_words(probabilities_ + written * 2, probabilities_ + written);
+        add(written, kTogether * 2);
+        sub(count_, kTogether);
+        jnz(each, T_NEAR);
+        add(probabilities_, kBlock * 4);
+        dec(rows);
+        jnz(each_row, T_NEAR);
+        free(rows);
+        free(written);
+    }
+    void emit_probability_words(const RegExp& from, const RegExp& to) {
+        const std::vector<Vec> p = vecs("p", kTogether / lanes());
+        for (size_t i = 0; i < p.size(); ++i) {
+            vmovups(p[i], splat(kLargestWord));
+            vmulps(p[i], p[i], ptr[from + i * size_t(vec_bytes())]);
+            vcvtps2dq(p[i], p[i]);
+        }
+        store_words(to, p);
+        free(p);
+    }
+
     // What words of 15 bits and a sign are relative to: probabilities are at most 1.
     void emit_inverse(const Vec& inverse, const Vec& top) {
         vmovups(inverse, splat(kLargestWord));
         vdivps(inverse, inverse, top);
     }
-    // factor = top of the scales / 32767 * what row r's probabilities are relative to
+    // factor = top of the scales / 32767 * what row r's probabilities are relative to. Of products, which are
+    // of two words / 32768: another 32768 / 32767.
     void emit_factor(const Vec& factor, const Vec& top, int r) {
         mov(rax, ptr[args() + offsetof(WeightsArgs, block)]);
-        broadcast(factor, ptr[rax + (2 * r + 1) * 4]);
-        vmulps(factor, factor, splat(1 / kLargestWord));
+        broadcast(factor, ptr[rax + r * 4]);
+        vmulps(factor, factor,
+               splat(of_products() ? 32768 / (kLargestWord * kLargestWord) : 1 / kLargestWord));
         vmulps(factor, factor, top);
     }
+
+    static constexpr int kTogether = 16;  // keys
+    static_assert(kKeyPadding % kTogether == 0);
 
     const RowKey key_;
     const Gpr probabilities_ = gpr("probabilities"), count_ = gpr("count");

@@ -8,7 +8,7 @@ namespace {
 
 // The query in the lanes, as jit::TileQkArgs says.
 void load_query(const AttentionPlan& plan, const Panel& panel, const TileState& s) {
-    const jit::PanelKernels& kernels = plan.panel;
+    const jit::PanelKernels& kernels = s.few ? plan.few_panel : plan.panel;
     const int lanes = plan.target->lanes();
     const int64_t stride = panel.lanes * int64_t(sizeof(float)), whole = lanes * int64_t(sizeof(float));
     for (int64_t first = 0; first < panel.lanes; first += lanes) {
@@ -43,12 +43,9 @@ void list_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item&
     std::fill(panel.outputs + panel.rows, panel.outputs + panel.lanes, reinterpret_cast<char*>(s.spare_row));
 }
 
-// Also one that sees no key.
-void clear_panel(const AttentionPlan& plan, Panel& panel) {
+void clear_sums(Panel& panel) {
     std::fill(panel.max, panel.max + panel.lanes, -INFINITY);
     std::fill(panel.sum, panel.sum + panel.lanes, 0.f);
-    std::fill(panel.output, panel.output + plan.value_stride * panel.lanes, 0.f);
-    panel.begun = true;
 }
 
 }  // namespace
@@ -79,13 +76,17 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
 }
 
 void begin_panel(const AttentionPlan& plan, Panel& panel, const TileState& s) {
-    clear_panel(plan, panel);
+    clear_sums(panel);
     load_query(plan, panel, s);
+    panel.begun = true;
 }
 
 void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
                  const TileState& s, States& states) {
-    if (!panel.begun) clear_panel(plan, panel);
+    if (!panel.begun) {  // it sees no key
+        clear_sums(panel);
+        std::fill_n(panel.output, plan.value_stride * panel.lanes, 0.f);
+    }
     panel.written = true;
     if (s.few) return write_rows(plan, p, item, panel.max, panel.sum, panel.output, states);
     const bool whole = item.parts == 1;

@@ -20,18 +20,18 @@ constexpr int kBlock = jit::kBlock;
 
 struct RowsState {
     QueryRows query;
-    float* output;               // [R][V]
-    int16_t* weights;            // as jit::WeightsArgs, values of words
-    float* weight_factors;       // as well
-    float *scores, *bias;        // [R][kBlock]
-    float* scales;               // [kBlock][scale stride], of the keys, then of the values
-    float *max, *sum, *rescale;  // [R]
-    float* block_tops;           // [R][2] as jit::SoftmaxArgs::block
-    jit::RowBounds* bounds;      // [R] keys of a block that a row sees
-    float* numbers;              // as jit::QkArgs
-    char* values;                // [kBlock] rows of a block that are copied
-    const char** value_rows;     // [kBlock] addresses of those
-    RowAddresses* addresses;     // [2]: this block and the next
+    float* output;                         // [R][V]
+    int16_t* weights;                      // as jit::WeightsArgs, values of words
+    float* weight_factors;                 // as well
+    float *scores, *bias;                  // [R][kBlock]
+    float* scales;                         // [kBlock][scale stride], of the keys, then of the values
+    float *max, *sum, *rescale;            // [R]
+    float *block_factors, *tops, *totals;  // [R] as jit::SoftmaxArgs
+    jit::RowBounds* bounds;                // [R] keys of a block that a row sees
+    float* numbers;                        // as jit::QkArgs
+    char* values;                          // [kBlock] rows of a block that are copied
+    const char** value_rows;               // [kBlock] addresses of those
+    RowAddresses* addresses;               // [2]: this block and the next
 };
 
 RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
@@ -41,13 +41,15 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.output = scratch.floats(R * size_t(plan.value_stride));
     s.weights = scratch.array<int16_t>(R * kBlock * size_t(plan.weight_stride) + 32);
     s.weight_factors = scratch.floats(R * size_t(plan.weight_stride) + 16);
-    s.scores = scratch.floats(R * kBlock);
+    s.scores = scratch.floats(R * kBlock + 16);
     s.bias = scratch.floats(R * kBlock);
     s.scales = scratch.floats(kBlock * size_t(std::max(plan.key_scale_stride, plan.value_scale_stride)) + 16);
     s.max = scratch.floats(R);
     s.sum = scratch.floats(R);
     s.rescale = scratch.floats(R);
-    s.block_tops = scratch.floats(2 * R);
+    s.block_factors = scratch.floats(R);
+    s.tops = scratch.floats(R);
+    s.totals = scratch.floats(R);
     s.bounds = scratch.array<jit::RowBounds>(R);
     s.numbers = scratch.floats(jit::kMostNumbers * size_t(plan.target->lanes()));
     s.addresses = scratch.array<RowAddresses>(2);
@@ -105,16 +107,18 @@ bool same_rows(const AttentionPlan& plan) {
 }
 
 // The first-level cache takes the next rows where it is large and they lie side by side, as those of a block
-// of tokens do: with others between them they share few of its sets.
-bool are_near(const quire_format& format, int dim, int64_t stride) {
-    return has_large_l1() && (token_block_info(format.type) || stride == bytes_of(format.type, dim));
+// of tokens do: with others between them they share few of its sets. Not on Intel's cores (jit/prefetch.h).
+bool are_near(const Target& target, const quire_format& format, int dim, int64_t stride) {
+    return has_large_l1() && !target.of_intel() &&
+           (token_block_info(format.type) || stride == bytes_of(format.type, dim));
 }
 jit::NextRows next_keys(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& of) {
-    return {of.key, of.key_scale, are_near(plan.spec.key_format, plan.spec.D, p.cache.key.row_stride)};
+    return {of.key, of.key_scale,
+            are_near(*plan.target, plan.spec.key_format, plan.spec.D, p.cache.key.row_stride)};
 }
 jit::NextRows next_values(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& of) {
     return {of.value, of.value_scale,
-            are_near(plan.spec.value_format, plan.spec.Dv, p.cache.value.row_stride)};
+            are_near(*plan.target, plan.spec.value_format, plan.spec.Dv, p.cache.value.row_stride)};
 }
 
 // QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the
@@ -134,6 +138,17 @@ void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows, bool s
     }
 }
 
+// A line of each page of adjacent rows, a kernel before all their lines are asked for: by then the walk for
+// the page's address is done. On Zen 4 that gains nothing.
+void prefetch_pages(const AttentionPlan& plan, const RowAddresses& of, Side side) {
+    constexpr int64_t kPage = 4096;
+    const bool keys = side == Side::key;
+    const quire_format& format = keys ? plan.spec.key_format : plan.spec.value_format;
+    const int64_t bytes = bytes_of(format.type, keys ? plan.spec.D : plan.spec.Dv);
+    const char* const first = keys ? of.key[0] : of.value[0];
+    for (int64_t i = 0; i < of.count * bytes; i += kPage) _mm_prefetch(first + i, _MM_HINT_T1);
+}
+
 // Probabilities stay at most 1, as weights of words take them: what the kept ones are multiplied by goes
 // where those weights get it from.
 void drop_rows(const AttentionProblem& p, const Item& item, const RowAddresses& block, bool of_words,
@@ -144,7 +159,7 @@ void drop_rows(const AttentionProblem& p, const Item& item, const RowAddresses& 
         drop(p, item, item.row_begin + r, block.begin, block.count, probabilities, 1);
         if (!of_words) continue;
         for (int64_t i = 0; i < block.count; ++i) probabilities[i] /= kept;
-        s.block_tops[2 * r + 1] *= kept;
+        s.block_factors[r] *= kept;
     }
 }
 
@@ -167,18 +182,22 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     }
     const jit::BlockKernels& of_rows = block.side_by_side ? kernels.side_by_side : kernels.listed;
     if (of_rows.key_scales) of_rows.key_scales({block.key_scale, s.scales, padded});
+    const bool by_page =
+        plan.target->of_intel() && next.side_by_side && kernels.placement == jit::Placement::adjacent;
+    if (by_page) prefetch_pages(plan, next, Side::key);
     of_rows.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.scales, s.scores, padded,
                 same_rows(plan) ? next_values(plan, p, block) : next_keys(plan, p, next), s.numbers});
     const jit::NextRows after = same_rows(plan) ? next_keys(plan, p, next) : next_values(plan, p, next);
     prefetch_first(plan, after, block.side_by_side);
-    kernels.softmax({s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, rows, padded, cap_factor(plan.spec),
-                     s.block_tops});
+    kernels.softmax({s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, s.block_factors, s.tops, s.totals,
+                     rows, padded, cap_factor(plan.spec)});
     if (p.dropout) drop_rows(p, item, block, kernels.of_block, s);
     if (of_rows.value_scales) of_rows.value_scales({block.value_scale, s.scales, padded});
     clear_dead_scales(plan, block, s.scales);
     const char* const* values = near_rows(plan, p, block, s);
+    if (by_page) prefetch_pages(plan, next, Side::value);
     if (kernels.weights) {
-        kernels.weights({s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_tops});
+        kernels.weights({s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_factors});
         of_rows.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, after, s.numbers});
     } else {
         of_rows.pv({s.scores, values, s.scales, s.rescale, s.output, padded, after, s.numbers});
@@ -208,6 +227,7 @@ int64_t copied_value_bytes(const AttentionPlan& plan) {
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                  const Item* following, SharedQueries& queries, int64_t merge, Scratch& scratch,
                  States& states) {
+    const WithoutSubnormals flush;
     RowsState s = allocate(plan, scratch);
     const int64_t rows = item.row_end - item.row_begin;
     float* const own = scratch.floats(query_floats(plan, rows));

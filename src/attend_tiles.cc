@@ -23,7 +23,8 @@ bool of_bytes(const jit::PackKernels& pack) { return pack.value_products == jit:
 struct WeightFloats {
     explicit WeightFloats(const AttentionPlan& plan) {
         const size_t groups = size_t(plan.tile_weight_groups), lanes = size_t(plan.panel_rows());
-        const bool words = plan.pack.value_products == jit::Products::words, bytes = of_bytes(plan.pack);
+        const bool words = plan.pack.value_products == jit::Products::words,
+                   bytes = of_bytes(plan.pack) || of_bytes(plan.few_pack);
         const bool few_words = plan.few_pack.value_products == jit::Products::words;
         const int pairs = words       ? jit::tile_weight_stride(int(lanes))
                           : few_words ? jit::tile_weight_stride(plan.few_rows)
@@ -40,7 +41,7 @@ struct WeightFloats {
 
 // Floats of TileState::columns.
 size_t column_floats(const AttentionPlan& plan) {
-    return plan.panel.query ? size_t(plan.spec.D * plan.target->lanes()) : 0;
+    return plan.panel.query || plan.few_panel.query ? size_t(plan.spec.D * plan.target->lanes()) : 0;
 }
 
 size_t max_panels(const AttentionPlan& plan) { return size_t(plan.tile_rows / plan.panel_rows()); }
@@ -129,13 +130,15 @@ const jit::TileKernels& kernels_of(const AttentionPlan& plan, const Panel& panel
     return bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
 }
 
+// is_first: no tile has been added to the panel's output yet.
 void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel, int64_t count,
-                const TileState& s, jit::LinesAhead* ahead) {
+                bool is_first, const TileState& s, jit::LinesAhead* ahead) {
     const int64_t panels = (plan.spec.Dv + jit::kValuePanel - 1) / jit::kValuePanel;
     if (kernels.weights)
         kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, s.tops, count});
-    kernels.pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.packed, s.rescale,
-                panel.output, count, panels, s.weight_factors, s.tops, ahead});
+    kernels.pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.packed,
+                is_first ? nullptr : s.rescale, panel.output, count, panels, s.weight_factors, s.tops,
+                ahead});
 }
 
 void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t index,
@@ -150,9 +153,8 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const BlockView view =
         p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
     if (!view.seen) return;
-    if (!panel.begun) {
-        begin_panel(plan, panel, s);
-    }
+    const bool is_first = !panel.begun;
+    if (is_first) begin_panel(plan, panel, s);
     const bool all_from_begin = !view.ragged && begin >= panel.all.begin;
     const int64_t plain = all_from_begin ? std::clamp<int64_t>(panel.all.end - begin, 0, count) : 0;
     const bool masked = plain < count || (pairs && padded != count);
@@ -163,7 +165,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const int64_t scored = whole(jit::kTileStep);
     std::copy_n(panel.max, panel.lanes, s.new_max);
     kernels_of(plan, panel, false, s)
-        .qk({panel.query, s.keys, s.scores, scored, s.key_scales, panel.factors, s.new_max, ahead});
+        .qk({panel.query, s.packed_keys, s.scores, scored, s.key_scales, panel.factors, s.new_max, ahead});
     const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
     const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
     // QK's maximum is of too many keys, or of scores that have changed since.
@@ -173,8 +175,17 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
          pairs ? padded : count, plain, cap_factor(plan.spec)});
     if (p.dropout) drop_panel(p, item, panel, begin, count, s);
     if (kernels.weights) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
-    add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, s, ahead);
+    add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, is_first, s, ahead);
     s.ahead->finish();
+}
+
+// The keys in the cache, where they lie as packing would put them: side by side, and so many that products
+// read no others.
+const float* packed_in_cache(const AttentionPlan& plan, const RowAddresses& rows) {
+    if (!plan.rows_are_packed || rows.count % jit::kTileStep != 0) return nullptr;
+    for (int64_t i = 1; i < rows.count; ++i)
+        if (rows.key[i] - rows.key[i - 1] != plan.tile_key_lanes * 4) return nullptr;
+    return reinterpret_cast<const float*>(rows.key[0]);
 }
 
 void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s) {
@@ -183,7 +194,11 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     const char *const *key = rows.key, *const *key_scale = rows.key_scale;
     s.taken.take(pack.key_rows, spec.key_format, Side::key, spec.D, rows, &key, &key_scale);
     if (pack.key_scales) pack.key_scales({key_scale, s.key_scales, rows.padded()});
-    pack.keys({key, s.key_scales, s.keys, rows.padded()});
+    s.packed_keys = packed_in_cache(plan, rows);
+    if (!s.packed_keys) {
+        pack.keys({key, s.key_scales, s.keys, rows.padded()});
+        s.packed_keys = s.keys;
+    }
     const char *const *value = rows.value, *const *value_scale = rows.value_scale;
     s.taken.take(pack.value_rows, spec.value_format, Side::value, spec.Dv, rows, &value, &value_scale);
     if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
@@ -244,6 +259,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
 
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   const Item* following, Scratch& scratch, States& states) {
+    const WithoutSubnormals flush;
     TileState s = allocate(plan, plan.takes_few(problem.queries(item.b) * plan.spec.group()), scratch);
     make_panels(plan, problem, item, scratch, &s, states);
     for (int64_t begin = find_tile(plan, problem, item, item.key_begin, s); begin < item.key_end;) {

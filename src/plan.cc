@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "jit/byte_loader.h"
+#include "jit/pack.h"
 #include "jit/token_qk.h"
 #include "jit/token_rows.h"
 #include "jit/weights.h"
+#include "jit/weights_fours.h"
 #include "jit/word_loader.h"
 #include "src/precision.h"
 #include "src/select.h"
@@ -65,8 +67,10 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     tile_values.products = value_tile_products(tile_values, spec.precision);
     choose_tiles(plan, tile_keys, tile_values);
     plan->tile_key_lanes = tile_keys.tile_lanes();
-    jit::RowKey few_values = tile_values;
-    few_values.products = few_value_products(values, spec.precision);
+    plan->rows_are_packed = jit::is_packed_row(tile_keys);
+    jit::RowKey few_keys = few_key(tile_keys), few_values = few_key(tile_values);
+    few_keys.products = key_tile_products(few_keys, spec.precision);
+    few_values.products = few_value_products(few_key(values), spec.precision);
     plan->few_rows = most_few_rows(spec, *plan->target);
     const bool weights = tile_values.words() || tile_values.bytes() || plan->few_rows > 0;
     plan->tile_weight_groups = weights ? values.groups() : 0;
@@ -83,7 +87,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
         }
         for (int rows = spec.group(); rows <= plan->few_rows; rows += spec.group()) {
             if (!plan->takes_few(rows)) continue;
-            QUIRE_TRY(make_few_kernels(cache, tile_keys, few_values, scores, rows,
+            QUIRE_TRY(make_few_kernels(cache, few_keys, few_values, scores, rows,
                                        bias ? &plan->few_bias[rows] : &plan->few[rows]));
         }
         for (int vecs = 1; vecs <= jit::kMaxPanelVecs; ++vecs)
@@ -93,7 +97,11 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     QUIRE_TRY(make_bias_kernels(cache, *plan->target, &plan->mask_rows));
     QUIRE_TRY(make_panel_kernels(cache, tile_keys, tile_values, spec.type, &plan->panel));
     QUIRE_TRY(make_pack_kernels(cache, tile_keys, tile_values, &plan->pack));
-    if (plan->few_rows > 0) QUIRE_TRY(make_few_pack_kernels(cache, tile_keys, few_values, &plan->few_pack));
+    if (plan->few_rows > 0) {
+        QUIRE_TRY(make_few_pack_kernels(cache, few_keys, few_values, &plan->few_pack));
+        QUIRE_TRY(make_panel_kernels(cache, few_keys, few_values, spec.type, &plan->few_panel));
+        plan->tile_key_lanes = std::max(plan->tile_key_lanes, few_keys.tile_lanes());
+    }
     QUIRE_TRY(make_token_rows(cache, keys, Side::key, &plan->pack.key_rows));
     QUIRE_TRY(make_token_rows(cache, values, Side::value, &plan->pack.value_rows));
     return make_merge_kernel(cache, *plan->target, plan->value_stride, &plan->merge);
@@ -117,6 +125,8 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
         plan->query_order = jit::word_order(keys.format, keys.dim, target.lanes());
     if (lower && jit::has_words(values.format)) plan->weight_stride = values.weight_stride();
     if (jit::folds_scales(values)) plan->weight_stride = 2 * values.scales_stride();  // words, or float
+    if (!lower && jit::has_value_fours(values))
+        plan->weight_stride = std::max(plan->weight_stride, jit::ValueFours::weight_stride(values));
     if (lower && token_block_info(keys.format.type)) plan->query_order = jit::token_word_order(keys);
     if (token_block_info(values.format.type)) plan->weight_stride = 2 * values.groups();
     plan->decode_rows = most_decode_rows(spec, target);

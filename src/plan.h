@@ -31,7 +31,8 @@ struct AttentionPlan {
     int tile_rows = 0;             // query rows of a work item, a multiple of panel_rows
     int panel_vecs = 0;            // widest panel
     int tile_keys = 0;             // keys packed at a time
-    int tile_key_lanes = 0;        // 32-bit lanes of a packed key
+    int tile_key_lanes = 0;        // 32-bit lanes of a packed key, most
+    bool rows_are_packed = false;  // a key in the cache has the bytes of a packed one
     int tile_weight_groups = 0;    // of the values, where tiles or few rows have integer weights
     jit::DecodeKernels decode[jit::kMaxDecodeRows + 1];  // by query rows; empty where group() does not divide
     jit::DecodeKernels decode_bias[jit::kMaxDecodeRows + 1];  // with an additive mask
@@ -39,7 +40,7 @@ struct AttentionPlan {
     jit::TileKernels tile_bias[jit::kMaxPanelVecs + 1];
     jit::TileKernels few[jit::kMaxDecodeRows + 1];  // by query rows, for takes_few()
     jit::TileKernels few_bias[jit::kMaxDecodeRows + 1];
-    jit::PanelKernels panel;
+    jit::PanelKernels panel, few_panel;
     jit::BiasKernels mask_rows;
     jit::PackKernels pack, few_pack;
     jit::Kernel<jit::MergeArgs> merge;

@@ -11,6 +11,7 @@
 #include "jit/token_qk_bytes.h"
 #include "jit/token_rows.h"
 #include "jit/weights.h"
+#include "jit/weights_fours.h"
 #include "jit/word_loader.h"
 
 namespace quire {
@@ -20,13 +21,13 @@ namespace {
 // more, and for next to nothing precision is not given up.
 constexpr double kWorthIt = 0.92, kTilesWorthIt = 0.85;
 
-// Up to so many rows decode is as quick as what most_few_rows() is for.
+// Up to so many rows decode is as quick as what most_few_rows() is for, or as tiles of AMX.
 constexpr int kRowsBesideFew = 12;
 
 // Cycles of vector operations: multiplications have two pipes, all together three (Zen 3); with 512 bits the
-// same two (Intel), or four (Zen 5; Zen 4 takes twice as long for either), which have bfloat16.
+// same two (Intel), or four (Zen 5; Zen 4 takes twice as long for either).
 double cycles(const Target& target, double multiplications, double others) {
-    const double pipes = target.bf16 ? 4 : target.vector_bits == 512 ? 2 : 3;
+    const double pipes = target.vector_bits < 512 ? 3 : target.of_intel() ? 2 : 4;
     return std::max(multiplications / 2, (multiplications + others) / pipes);
 }
 
@@ -51,6 +52,10 @@ struct Shared {
     double multiplications, others;
 };
 double tile_float_cycles(const jit::RowKey& key) { return cycles(*key.target, 2, 0); }
+// Half of them, or of AMX an eighth, with what is loaded for its tiles.
+double tile_bfloat_cycles(const jit::RowKey& key) {
+    return tile_float_cycles(key) / (key.target->amx ? 8 : 2);
+}
 double tile_word_cycles(const jit::RowKey& key, const Shared& of_group) {
     const double groups = 1. / scale_group(key.format), addition = key.target->vnni ? 0 : 1;
     return cycles(*key.target, 1 + of_group.multiplications * groups, addition + of_group.others * groups);
@@ -87,8 +92,7 @@ double tile_two_byte_cycles(const jit::RowKey& key) {
     return cycles(*key.target, 1 + parts, 3 * parts);
 }
 
-// Scales are part of bfloat16 numbers, which so have no groups: half of the cycles of float32, and never more
-// than words take.
+// Scales are part of bfloat16 numbers, which so have no groups, and never take more than words do.
 jit::Products tile_products(const jit::RowKey& key, quire_precision precision, bool has_words,
                             const Shared& of_group) {
     if (precision == QUIRE_PRECISION_MEDIUM && key.target->bf16) return jit::Products::bfloats;
@@ -162,6 +166,13 @@ double word_cycles_of_values(const jit::RowKey& key) {
     return cycles(*key.target, multiplications, others) / 2;
 }
 
+// A vector of four keys: four permutations and two more operations for two of them, and three dot products a
+// row; for each row and group the weights: three products, and seven operations.
+double number_cycles_of_value_fours(const jit::RowKey& key) {
+    const double weights = double(key.rows * key.groups()) / key.target->lanes();
+    return cycles(*key.target, key.vecs() * key.rows * .75 + 3 * weights, key.vecs() * .75 + 7 * weights);
+}
+
 // Blocks of tokens (docs/performance.md): words always pay for keys, and bytes of the query more than they;
 // for values where a vector has no more than two weights.
 jit::Products token_products(quire_precision precision) {
@@ -202,6 +213,9 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
 // Never bytes: relative to a block's largest, weights of eight bits add more than `medium` allows for.
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_value_products(key, precision);
+    if (precision == QUIRE_PRECISION_HIGHEST && jit::has_value_fours(key) &&
+        number_cycles_of_value_fours(key) < kWorthIt * float_cycles_of_values(key))
+        return jit::Products::three_bytes;
     if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
     const bool pays = word_cycles_of_values(key) < kWorthIt * float_cycles_of_values(key);
     return pays ? jit::Products::words : jit::Products::floats;
@@ -218,7 +232,7 @@ jit::Products key_tile_products(const jit::RowKey& key, quire_precision precisio
         jit::has_tile_key_two_bytes(key) && tile_two_byte_cycles(key) <= tile_word_cycles(key, of_group))
         return jit::Products::two_bytes;
     if (precision != QUIRE_PRECISION_MEDIUM || !jit::has_tile_key_bytes(key)) return best;
-    const double least = best == jit::Products::bfloats ? tile_float_cycles(key) / 2
+    const double least = best == jit::Products::bfloats ? tile_bfloat_cycles(key)
                          : best == jit::Products::words ? tile_word_cycles(key, of_group)
                                                         : tile_float_cycles(key);
     return tile_byte_cycles(key) < kTilesWorthIt * least ? jit::Products::bytes : best;
@@ -232,8 +246,13 @@ jit::Products value_tile_products(const jit::RowKey& key, quire_precision precis
     const jit::Products best = tile_products(key, precision, words, of_group);
     if (precision != QUIRE_PRECISION_MEDIUM || !words || !jit::has_tile_value_bytes(key)) return best;
     const double least =
-        best == jit::Products::bfloats ? tile_float_cycles(key) / 2 : tile_word_cycles(key, of_group);
+        best == jit::Products::bfloats ? tile_bfloat_cycles(key) : tile_word_cycles(key, of_group);
     return tile_byte_cycles_of_values(key) < kTilesWorthIt * least ? jit::Products::bytes : best;
+}
+
+jit::RowKey few_key(jit::RowKey key) {
+    key.target = &without_tiles(*key.target);
+    return key;
 }
 
 jit::Products few_value_products(const jit::RowKey& key, quire_precision precision) {
@@ -244,8 +263,8 @@ jit::Products few_value_products(const jit::RowKey& key, quire_precision precisi
 }
 
 int most_few_rows(const AttentionSpec& spec, const Target& target) {
-    const jit::RowKey keys{&target, spec.key_format, spec.D, 0},
-        values{&target, spec.value_format, spec.Dv, 0};
+    const jit::RowKey keys = few_key({&target, spec.key_format, spec.D, 0}),
+                      values = few_key({&target, spec.value_format, spec.Dv, 0});
     if (token_block_info(keys.format.type)) return 0;
     if (few_value_products(values, spec.precision) == jit::Products::floats) return 0;
     const jit::Products of_keys = key_tile_products(keys, spec.precision);
@@ -256,7 +275,11 @@ int most_few_rows(const AttentionSpec& spec, const Target& target) {
 
 int most_decode_rows(const AttentionSpec& spec, const Target& target) {
     const int large = spec.precision == QUIRE_PRECISION_HIGHEST ? 576 : 256;
-    const bool all = std::max(spec.D, spec.Dv) <= large && most_few_rows(spec, target) == 0;
+    // Not of blocks of tokens, which would have to be taken apart.
+    const bool blocks = token_block_info(spec.key_format.type) != nullptr ||
+                        token_block_info(spec.value_format.type) != nullptr;
+    const bool quick_tiles = target.amx && spec.precision == QUIRE_PRECISION_MEDIUM && !blocks;
+    const bool all = std::max(spec.D, spec.Dv) <= large && most_few_rows(spec, target) == 0 && !quick_tiles;
     return std::min(jit::most_decode_rows(target), all ? jit::kMaxDecodeRows : kRowsBesideFew);
 }
 
@@ -275,8 +298,8 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         const jit::RowKey tile{&target, jit::taken_format(format, of), dim, 0};
         for (int r = spec.group(); r <= std::max(few, decode); r += spec.group())
             add(r <= decode         ? products({&target, format, dim, r}, spec.precision)
-                : of == Side::value ? few_value_products(tile, spec.precision)
-                                    : of_tiles(tile, spec.precision),
+                : of == Side::value ? few_value_products(few_key(tile), spec.precision)
+                                    : of_tiles(few_key(tile), spec.precision),
                 std::to_string(r));
         if (target.jit()) add(of_tiles(tile, spec.precision), "more");
         if (!medium.empty()) medium = "medium for " + medium + "query rows";

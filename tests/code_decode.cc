@@ -23,6 +23,9 @@
 #include "jit/token_qk_bytes.h"
 #include "jit/token_rows.h"
 #include "jit/token_weights.h"
+#include "jit/weights.h"
+#include "jit/weights_fours.h"
+#include "jit/word_loader.h"
 #include "tests/code_check.h"
 #include "tests/support/kernel_rows.h"
 
@@ -120,6 +123,11 @@ TEST_F(Decode, RowKernels) {
                      {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
                     if (jit::has_fours(format, *target))
                         check("query_fours", {target, format, dim, 0, products}, jit::generate_query_fours);
+                for (int rows : kRows)
+                    for (const jit::Products products : {jit::Products::words, jit::Products::bytes})
+                        if (jit::has_words(format))
+                            check("decode_weights", {target, format, dim, rows, products},
+                                  jit::generate_weights);
                 for (const jit::Placement placement :
                      {jit::Placement::listed, jit::Placement::runs, jit::Placement::adjacent}) {
                     key.rows = 0;
@@ -129,6 +137,11 @@ TEST_F(Decode, RowKernels) {
                         key.rows = rows;
                         check("decode_qk", key, jit::generate_qk);
                         check("decode_pv", key, jit::generate_pv);
+                        if (!jit::has_value_fours(key)) continue;
+                        RowKey fours = key;
+                        fours.products = jit::Products::three_bytes;
+                        check("decode_pv", fours, jit::generate_pv);
+                        check("decode_weights", fours, jit::generate_weights);
                     }
                 }
             }
@@ -161,6 +174,9 @@ TEST_F(Decode, TokenKernels) {
                             check("token_qk", key, jit::generate_token_qk);
                             check("token_weights", key, jit::generate_token_weights);
                             check("token_pv", key, jit::generate_token_pv);
+                            if (!words) continue;
+                            key.products = jit::Products::bytes;
+                            check("token_weights", key, jit::generate_token_weights);
                         }
                 }
 }
@@ -251,7 +267,7 @@ TEST_F(Decode, CheckerCatches) {
          [](Code& c) { c.vpdpbusd(ymm0, ymm1, ymm2, Xbyak::EvexEncoding); }},
         {"avx512", "is of AVX512_VNNI_512", [](Code& c) { c.vpdpbusd(zmm0, zmm1, zmm2); }},
         {"avx512_vnni", "is of AVX512_BF16_512", [](Code& c) { c.vdpbf16ps(zmm0, zmm1, zmm2); }},
-        {"avx512_vnni_bf16", "is of AVX512_VBMI_512", [](Code& c) { c.vpermb(zmm0, zmm1, zmm2); }},
+        {"avx512_vnni", "is of AVX512_VBMI_512", [](Code& c) { c.vpermb(zmm0, zmm1, zmm2); }},
         {"avx2", "a call", [](Code& c) { c.call(rax); }},
         {"avx2", "no business", [](Code& c) { c.int3(); }},
         {"avx2", "goes to an address of its own", [](Code& c) { c.jmp(rax); }},

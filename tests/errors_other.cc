@@ -74,7 +74,9 @@ struct WrongContext {
     const char* message;
 };
 
-constexpr char kNames[] = "portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_vnni_bf16";
+constexpr char kNames[] =
+    "portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_vnni_vbmi, avx512_vnni_bf16, "
+    "avx512_vnni_bf16_amx";
 
 TEST(ErrorsContext, Options) {
     const std::vector<WrongContext> rows = {
@@ -82,10 +84,10 @@ TEST(ErrorsContext, Options) {
          "options.struct_size is 0: must be sizeof the struct, 56"},
         {"unknown target", [](quire_context_options& o) { o.target = "sse9"; },
          "target is \"sse9\": must be one of portable, avx2, avx2_vnni, avx512, avx512_vnni, "
-         "avx512_vnni_bf16"},
+         "avx512_vnni_vbmi, avx512_vnni_bf16, avx512_vnni_bf16_amx"},
         {"target in capitals", [](quire_context_options& o) { o.target = "AVX2"; },
          "target is \"AVX2\": must be one of portable, avx2, avx2_vnni, avx512, avx512_vnni, "
-         "avx512_vnni_bf16"},
+         "avx512_vnni_vbmi, avx512_vnni_bf16, avx512_vnni_bf16_amx"},
         {"threads -1", [](quire_context_options& o) { o.num_threads = -1; },
          "num_threads is -1: must be 0 to 1024"},
         {"threads 1025", [](quire_context_options& o) { o.num_threads = 1025; },

@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "jit/byte_loader.h"
 #include "jit/qk_fours.h"
-#include "jit/token_qk_bytes.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
-#include "jit/word_loader.h"
+#include "jit/weights_fours.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/rounded_query.h"
 #include "tests/support/run.h"
@@ -21,10 +19,6 @@ namespace {
 
 constexpr int kBlock = jit::kBlock;
 constexpr float kCap = 3;  // in log2 units
-
-bool can_be_words(const quire_format& format) {
-    return jit::has_words(format) || token_block_info(format.type);
-}
 
 struct Setup {
     const Target* target;
@@ -40,17 +34,17 @@ struct Setup {
     }
 };
 
-bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
-    const bool of_bytes = products != jit::Products::floats && products != jit::Products::words;
-    if (of_bytes && token_block_info(shape.format.type)) return jit::has_token_bytes(shape.format, target);
-    if (products == jit::Products::bytes) return jit::has_bytes(shape.format, target);
-    if (products == jit::Products::two_bytes || products == jit::Products::three_bytes)
-        return jit::has_fours(shape.format, target);
-    return products == jit::Products::floats || can_be_words(shape.format);
-}
-
 jit::Products key_products(const Setup& setup) {
     return can_be(setup.keys, *setup.target, setup.products) ? setup.products : jit::Products::floats;
+}
+
+jit::RowKey value_key(const Setup& setup) {
+    jit::RowKey key{setup.target, setup.values.format, setup.values.dim, setup.rows};
+    const bool of_digits = setup.products == jit::Products::three_bytes;
+    if (of_digits && jit::has_value_fours(key)) key.products = setup.products;
+    if (!of_digits && setup.products != jit::Products::floats && can_be_words(setup.values.format))
+        key.products = jit::Products::words;
+    return key;
 }
 
 // Queries against two blocks of keys, the second one not full.
@@ -60,9 +54,7 @@ public:
         : setup_(setup),
           flush_(flush),
           key_{setup.target, setup.keys.format, setup.keys.dim, setup.rows, key_products(setup)},
-          value_{setup.target, setup.values.format, setup.values.dim, setup.rows,
-                 words_if(setup.products != jit::Products::floats &&
-                          setup.products != jit::Products::three_bytes && can_be_words(setup.values.format))},
+          value_(value_key(setup)),
           random_(setup.rows, uint64_t(setup.keys.dim)),
           keys_(key_, kBlock + kSecond, &random_, flush),
           values_(value_, kBlock + kSecond, &random_, flush, Side::value) {
@@ -92,10 +84,15 @@ public:
     Result run(const Surroundings& around) {
         const size_t R = size_t(setup_.rows);
         GuardedBuffer output = array(R * size_t(value_.padded()), 0.f, flush_),
-                      max = array(R, -INFINITY, flush_), sum = array(R, 0.f, flush_);
+                      max = array(whole(R), -INFINITY, flush_), sum = array(whole(R), 0.f, flush_);
         attend_block(0, kBlock, around, output, max, sum);
         attend_block(kBlock, kSecond, around, output, max, sum);
-        return {output.bytes(), max.bytes(), sum.bytes()};
+        const auto of_rows = [&](const GuardedBuffer& b) {
+            std::vector<uint8_t> bytes = b.bytes();
+            bytes.resize(R * 4);
+            return bytes;
+        };
+        return {output.bytes(), of_rows(max), of_rows(sum)};
     }
 
     // Against double; `tolerance` is far above rounding and far below any mistake.
@@ -154,6 +151,12 @@ private:
         return bias_.as<float>() + (first > 0 ? setup_.rows * kBlock : 0);
     }
 
+    // Query rows in whole vectors.
+    size_t whole(size_t rows) const {
+        const size_t lanes = size_t(setup_.target->lanes());
+        return (rows + lanes - 1) / lanes * lanes;
+    }
+
     void attend_block(int first, int count, const Surroundings& around, GuardedBuffer& output,
                       GuardedBuffer& max, GuardedBuffer& sum) {
         const size_t R = size_t(setup_.rows);
@@ -165,8 +168,8 @@ private:
         const Rows rows = placed_rows(placement, first, count, padded);
         GuardedBuffer key_scales = array(size_t(key_.scales_floats(padded)), around.scratch, flush_),
                       value_scales = array(size_t(value_.scales_floats(padded)), around.scratch, flush_),
-                      scores = array(R * kBlock, around.scratch, flush_),
-                      rescale = array(R, around.scratch, flush_),
+                      scores = array(R * kBlock + size_t(setup_.target->lanes()), around.scratch, flush_),
+                      rescale = array(whole(R), around.scratch, flush_),
                       numbers =
                           array(jit::kMostNumbers * size_t(setup_.target->lanes()), around.scratch, flush_);
         std::vector<jit::RowBounds> list;
@@ -174,7 +177,9 @@ private:
         const GuardedBuffer bounds_array = GuardedBuffer::of(list, flush_);
         std::vector<float> added(bias_of(first), bias_of(first) + R * kBlock);
         const GuardedBuffer bias = GuardedBuffer::of(added, flush_),
-                            block = array(value_.words() ? 2 * R : 0, around.scratch, flush_);
+                            block = array(value_.words() ? whole(R) : 0, around.scratch, flush_),
+                            tops = array(whole(R), around.scratch, flush_),
+                            totals = array(whole(R), around.scratch, flush_);
 
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
         if (kernels.key_scales)
@@ -195,7 +200,8 @@ private:
         poisoned_call<jit::SoftmaxArgs>(
             kernels_.softmax,
             {scores.as<float>(), bias.as<float>(), bounds_array.as<jit::RowBounds>(), max.as<float>(),
-             sum.as<float>(), rescale.as<float>(), setup_.rows, padded, kCap, block.as<float>()},
+             sum.as<float>(), rescale.as<float>(), block.as<float>(), tops.as<float>(), totals.as<float>(),
+             setup_.rows, padded, kCap},
             around.entry);
         if (kernels.value_scales)
             poisoned_call<jit::ScalesArgs>(kernels.value_scales,
@@ -207,6 +213,8 @@ private:
         const bool folded = tokens && jit::token_weights_fold(value_);
         const size_t weights_length = R * size_t(folded   ? value_.groups() * (value_.words() ? 1 : 2)
                                                  : tokens ? 0
+                                                 : value_.products == jit::Products::three_bytes
+                                                     ? jit::ValueFours::weight_stride(value_)
                                                  : jit::folds_scales(value_) ? 2 * value_.scales_stride()
                                                                              : value_.weight_stride());
         const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read
@@ -327,6 +335,8 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {quantised(QUIRE_INT8, 8, QUIRE_F16), 128},
                                           {quantised(QUIRE_INT8, 1, QUIRE_F32), 40},
                                           {quantised(QUIRE_INT8, 72, QUIRE_F16), 72},
+                                          {quantised(QUIRE_INT8, 32, QUIRE_F16), 64},
+                                          {quantised(QUIRE_INT8, 64, QUIRE_F32), 128},
                                           {quantised(QUIRE_INT4, 1, QUIRE_F32), 40},
                                           {quantised(QUIRE_INT4, 32, QUIRE_F16), 96},
                                           {quantised(QUIRE_INT4, 44, QUIRE_F32), 132},
@@ -342,49 +352,6 @@ TEST(KernelsDecode, EveryRowCount) {
                       jit::Products::two_bytes, jit::Products::three_bytes})
                     if (can_be(shape, *target, products))
                         check_setup({target, shape, shape, rows, {}, products});
-}
-
-void check_generated(const Target& target, const RowShape& shape) {
-    for (int rows = 1; rows <= jit::most_decode_rows(target); ++rows) {
-        const jit::RowKey floats{&target, shape.format, shape.dim, rows, jit::Products::floats};
-        jit::DecodeKernels of_floats;
-        const Status made = make_decode_kernels(test_code_cache(), floats, floats, {false, false, false},
-                                                jit::Placement::adjacent, &of_floats);
-        EXPECT_TRUE(made.ok()) << made.message();
-        for (const jit::Products products : {jit::Products::words, jit::Products::bytes,
-                                             jit::Products::two_bytes, jit::Products::three_bytes}) {
-            jit::RowKey keys{&target, shape.format, shape.dim, rows, jit::Products::words};
-            const jit::RowKey values = keys;
-            if (can_be(shape, target, products)) keys.products = products;
-            jit::DecodeKernels kernels;
-            const Status status = make_decode_kernels(test_code_cache(), keys, values, {false, false, false},
-                                                      jit::Placement::adjacent, &kernels);
-            EXPECT_TRUE(status.ok()) << status.message();
-        }
-    }
-}
-
-void check_every_group(std::initializer_list<quire_type> types, std::initializer_list<int> dims, int step) {
-    int count = 0;
-    const Target* targets = target_table(&count);
-    for (const Target* target = targets; target < targets + count; ++target)
-        for (const quire_type type : types)
-            for (const int dim : dims)
-                for (int group = step; target->jit() && group <= dim; group += step)
-                    if (dim % group == 0) check_generated(*target, {quantised(type, group, QUIRE_F16), dim});
-}
-
-// Groups of any size fit the registers, wherever in the row two chunks of words share one, on targets that
-// can't be run here too.
-TEST(KernelsDecode, QuickEveryGroupIsGenerated) {
-    check_every_group({QUIRE_INT8, QUIRE_INT4}, {36, 132, 176, 220, 252}, 4);
-}
-// The same of values that shifts take (jit/pv_shifts.h).
-TEST(KernelsDecode, QuickEveryGroupOfShiftsIsGenerated) {
-    check_every_group({QUIRE_INT8, QUIRE_INT4}, {64, 192, 384}, 4);
-}
-TEST(KernelsDecode, QuickEveryGroupOfBlocksIsGenerated) {
-    check_every_group({QUIRE_INT8_B16, QUIRE_INT4_B16}, {80, 128, 200, 240, 512}, 8);
 }
 
 TEST(KernelsDecode, EveryScoreKey) {

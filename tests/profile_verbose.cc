@@ -323,9 +323,10 @@ TEST(ExplainJson, HasTargetKernelsAndWhatDeclined) {
     ASSERT_EQ(call.plan(logged.context, &plan), QUIRE_OK);
     const std::string json = quire_plan_explain_json(plan);
     EXPECT_EQ(
-        json.find("{\"op\": \"quire_attention\", \"parts\": {\"attention\": {\"target\": \"portable\", "
-                  "\"declined\": [{\"target\": \"avx512_vnni_bf16\", \"reason\": \"above the target in use, "
-                  "portable\"}, "),
+        json.find(
+            "{\"op\": \"quire_attention\", \"parts\": {\"attention\": {\"target\": \"portable\", "
+            "\"declined\": [{\"target\": \"avx512_vnni_bf16_amx\", \"reason\": \"above the target in use, "
+            "portable\"}, "),
         0u)
         << json;
     EXPECT_NE(json.find("], \"kernels\": []}}, \"notes\": {"), std::string::npos) << json;

@@ -89,11 +89,23 @@ TEST(Target, VariableCaps) {
 TEST(Target, EmptyOrNoVariableIsNoCap) {
     {
         Variable empty("QUIRE_TARGET", "");
-        EXPECT_EQ(target_with(nullptr), machine_target()->name);
-        EXPECT_EQ(target_with(""), machine_target()->name);
+        EXPECT_EQ(target_with(nullptr), quickest_target()->name);
+        EXPECT_EQ(target_with(""), quickest_target()->name);
     }
     Variable none("QUIRE_TARGET", nullptr);
-    EXPECT_EQ(target_with(nullptr), machine_target()->name);
+    EXPECT_EQ(target_with(nullptr), quickest_target()->name);
+}
+
+// Which differs from the best one where products of bfloat16 are slow.
+TEST(Target, QuickestIsOfTheMachine) {
+    const Target *best = machine_target(), *quickest = quickest_target();
+    EXPECT_EQ(quickest->vector_bits, best->vector_bits);
+    EXPECT_EQ(quickest->vnni, best->vnni);
+    EXPECT_EQ(quickest->vbmi, best->vbmi);
+    __builtin_cpu_init();
+    EXPECT_EQ(quickest->amx, best->amx);
+    EXPECT_EQ(quickest->bf16, best->bf16 && (best->amx || !__builtin_cpu_is("intel")));
+    EXPECT_EQ(target_with(best->name), best->name) << "a slower one must be there for who asks for it";
 }
 
 TEST(Target, OptionWinsOverVariable) {

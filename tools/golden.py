@@ -71,7 +71,8 @@ KERNELS = (
     (
         ("avx512_vnni",),
         "--cache int8 --precision medium --heads 8 --head-dim 128 --group 32",
-        "decode_qk_d128_r4_int8_gr32_f16_bytes query_fours_d128_int8_gr32_f16_bytes",
+        """decode_qk_d128_r4_int8_gr32_f16_bytes query_fours_d128_int8_gr32_f16_bytes
+        decode_weights_d128_r4_int8_gr32_f16_bytes""",
     ),
     (
         ("avx512_vnni",),
@@ -79,6 +80,16 @@ KERNELS = (
         "decode_pv_d64_r2_int8_gr8_f16_words",
     ),
     (("avx512_vnni",), "--cache int4 --head-dim 64", "decode_pv_d64_r2_int4_gr8_f16"),
+    (
+        ("avx512_vnni_bf16",),
+        "--cache int8 --head-dim 32 --group 32",
+        "decode_pv_d32_r2_int8_gr32_f16_three_bytes decode_weights_d32_r2_int8_gr32_f16_three_bytes",
+    ),
+    (
+        ("avx512_vnni_bf16",),
+        "--cache int4 --head-dim 32 --group 32",
+        "decode_pv_d32_r2_int4_gr32_f16_three_bytes",
+    ),
     (
         TARGETS,
         "--cache int8 --precision high --head-dim 32 --group 16",
@@ -98,6 +109,17 @@ KERNELS = (
         """pack_keys_d32_int8_gr8_f16_bfloats pack_values_d32_int8_gr8_f16_bfloats
         tile_qk_d32_stride16_w1_bfloats tile_softmax_w1_bfloats tile_pv_d32_stride16_w1_bfloats
         tile_query_d32_int8_gr8_f16_bfloats""",
+    ),
+    (
+        ("avx512_vnni_bf16_amx",),
+        "--cache int8 --precision medium --head-dim 40 --group 8",
+        """pack_values_d40_int8_gr8_f16_bfloats tile_qk_d40_stride32_w1_bfloats
+        tile_pv_d40_stride32_w1_bfloats""",
+    ),
+    (
+        ("avx512_vnni",),
+        "--cache int8 --precision medium --heads 4 --head-dim 128 --group 32 --page-size 128",
+        "decode_qk_d128_r2_int8_gr32_f16_bytes_adjacent decode_pv_d128_r2_int8_gr32_f16_words_adjacent",
     ),
     (
         ("avx512_vnni_bf16",),

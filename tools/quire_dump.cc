@@ -13,7 +13,8 @@ namespace {
 constexpr char kUsage[] =
     "quire_dump [OPTION...]: writes NAME.lst and NAME.bin for every kernel of a plan\n"
     "  --out DIR            an existing directory (.)\n"
-    "  --target NAME        avx2, avx2_vnni, avx512, avx512_vnni, avx512_vnni_bf16 (avx2)\n"
+    "  --target NAME        avx2, avx2_vnni, avx512, avx512_vnni, avx512_vnni_vbmi,\n"
+    "                       avx512_vnni_bf16, avx512_vnni_bf16_amx (avx2)\n"
     "  --heads N            query heads (32)       --kv-heads N         (8)\n"
     "  --head-dim N         (128)                  --value-head-dim N   (that of --head-dim)\n"
     "  --cache TYPE         f32, f16, bf16, int8, int4, q8_0 or another type of block (int8)\n"

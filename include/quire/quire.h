@@ -15,7 +15,8 @@
  *   - A struct begins with `struct_size`; set it to sizeof(the struct), zero the rest (or use the *_init
  *     function). Fields are only ever appended: a shorter struct of an older program means defaults, and in a
  *     longer one of a newer program the bytes that this version does not know must be 0.
- *   - Nothing is printed but what a context logs, nothing is thrown, MXCSR is left as it was.
+ *   - Nothing is printed but what a context logs, nothing is thrown, MXCSR is left as it was. Attention's
+ *     results below 2^-126 may be 0.
  *   - Tensors may be unaligned. Input and output of one call may not overlap, except where said.
  *   - Contexts and plans may be used from many threads at once. Two runs at a time must not write to the
  *     same buffers. A plan must live as long as the runs prepared with it.
@@ -128,7 +129,7 @@ typedef void (*quire_log_fn)(void *user, const char *line);
 
 typedef struct quire_context_options {
     size_t struct_size;
-    const char *target;        /* cap, a name of quire_target_name; NULL: QUIRE_TARGET, else all the machine has */
+    const char *target;        /* cap, a name of quire_target_name; NULL: QUIRE_TARGET, else what is quickest here */
     int32_t num_threads;       /* of quire's own oneTBB arena; 0: QUIRE_NUM_THREADS, else all processors that
                                   this process may use; 1: inline, in the caller's thread.
                                   oneTBB never uses more threads than processors */
@@ -143,8 +144,10 @@ typedef struct quire_context_options {
 QUIRE_API quire_status quire_context_create(const quire_context_options *options, quire_context **context);
 QUIRE_API void quire_context_destroy(quire_context *context);
 
-/* The instruction-set tier that plans of this context use: "avx512_vnni_bf16", "avx512_vnni", "avx512",
- * "avx2_vnni", "avx2" or "portable". NULL, with a message, where QUIRE_TARGET is not such a name. */
+/* The instruction-set tier that plans of this context use: "avx512_vnni_bf16_amx", "avx512_vnni_bf16",
+ * "avx512_vnni_vbmi", "avx512_vnni", "avx512", "avx2_vnni", "avx2" or "portable". NULL, with a message, where
+ * QUIRE_TARGET is not such a name. Linux has to be asked for the state of AMX (arch_prctl), once for the process: the
+ * first context does so that no lower target is named for. */
 QUIRE_API const char *quire_target_name(quire_context *context);
 QUIRE_API int32_t quire_num_threads(quire_context *context);
 
@@ -205,8 +208,9 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
 
 /* Precision of the arithmetic; the reference is float64 attention over the dequantised cache. A lower one is taken
  * where it is faster, else a call runs at the next higher: quire_plan_explain says which ("precision").
- *   highest  float32, or integers with as many bits (24 of the query row's largest number; codes of 8 or 4 bits on
- *            AVX-512 with VNNI): errors at most twice those of a plain float32 attention
+ *   highest  float32, or integers with as many bits (codes of 8 or 4 bits on AVX-512 with VNNI: 24 of the query row's
+ *            largest number, and in decode, with VBMI too, of the largest weight of 128 keys and a group):
+ *            errors at most twice those of a plain float32 attention
  *   high     over codes of 8 or 4 bits: query and weights are 16-bit words (15 significant bits of the row's, and
  *            of 128 keys' largest), sums are of integers. Adds an RMS error below
  *            1e-4 of the output's RMS on normal data (up to 0.94e-4 seen), below 2.5e-4 where one of 64 channels of
@@ -217,8 +221,9 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            weights and values as `high`. With more than 16 query rows a kv head, over keys in rows with more than 12,
  *            and over codes of values in one group or in groups of a multiple of 16, with AVX-512 and VNNI, weights are
  *            rounded to 8 bits, relative to the largest of 16 keys'. In prefill (more than 12 query rows a kv head, with
- *            AVX-512 more than 16), on targets with dot products of bfloat16, all else of query, keys, values and
- *            weights is rounded to bfloat16, whatever the cache's format.
+ *            AVX-512 more than 16, with AMX and no such codes more than 12), on the targets with bfloat16, all else of
+ *            query, keys, values and weights (with AMX all of them) is rounded to bfloat16, whatever the cache's
+ *            format.
  *            Adds an RMS error below 0.7 % (1.6 % over 4-bit codes) on normal data (0.3 to 0.65 % seen; bfloat16 over a
  *            bfloat16 cache 0.23 %), below 1.5 % where one of 64 channels of the query or of the values is ten times
  *            larger (0.3 to 1.3 % seen; bfloat16 0.3 to 0.8 %)

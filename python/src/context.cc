@@ -22,8 +22,8 @@ constexpr const char* kContextDoc =
     R"(Target, threads and generated code of calls that are given it as `context`.
 
 Args:
-    target: cap of the instruction set: "avx512_vnni_bf16", "avx512_vnni", "avx512", "avx2_vnni", "avx2" or
-        "portable". None: the environment variable QUIRE_TARGET, else all that the machine has.
+    target: cap of the instruction set: "avx512_vnni_bf16_amx", "avx512_vnni_bf16", "avx512_vnni_vbmi",
+        "avx512_vnni", "avx512", "avx2_vnni", "avx2" or "portable". None: the environment variable QUIRE_TARGET, else all that the machine has.
     num_threads: of quire's own thread pool. 0: QUIRE_NUM_THREADS, else all processors of this process.
         1: everything runs in the calling thread.
     slices: where not 0, a call starts so many threads of its own and splits the work by the C API's slices, as

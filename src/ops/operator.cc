@@ -32,6 +32,7 @@ std::string kernels_of(const AttentionPlan& plan) {
     names.add(plan.mask_rows);
     for (const jit::TileKernels& k : plan.tile) names.add(k);
     names.add(plan.few_pack);
+    names.add(plan.few_panel, false);
     for (const jit::TileKernels& k : plan.few) names.add(k);
     names.add(plan.merge);
     return line("attention", names);

@@ -34,6 +34,7 @@ struct Functions {
 struct Call {
     Functions functions;
     std::vector<uint8_t> desc, args;  // struct_size first
+    size_t desc_size, args_size;      // of the structs, where a mistake made the bytes fewer or more
     std::vector<Argument> arguments;
     std::vector<size_t> scalars;        // offsets of int64_t fields of the arguments
     std::vector<std::string> mistakes;  // what is no longer as a valid call has it
@@ -70,6 +71,8 @@ public:
         call_.functions = functions;
         call_.desc = bytes(desc);
         call_.args = bytes(args);
+        call_.desc_size = call_.desc.size();
+        call_.args_size = call_.args.size();
         for (Argument& a : call_.arguments) a.intended = a.view;
         return std::move(call_);
     }
@@ -91,7 +94,7 @@ private:
     static size_t offset_of(const Field& field, const Struct& in) {
         return size_t(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&in));
     }
-    Call call_;
+    Call call_ = {};
 };
 
 // Adds the tensor `member` of the arguments, under its own name.

@@ -49,7 +49,8 @@ long too_large = 0;
 
 std::vector<quire_context*> make_contexts() {
     std::vector<quire_context*> contexts;
-    for (const char* name : {"portable", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_vnni_bf16"})
+    for (const char* name : {"portable", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_vnni_vbmi",
+                             "avx512_vnni_bf16", "avx512_vnni_bf16_amx"})
         for (int threads = 1; threads <= 2; ++threads) {
             quire_context_options options = {};
             options.struct_size = sizeof options;

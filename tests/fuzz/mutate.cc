@@ -81,8 +81,8 @@ std::string other_value(Source& source, Argument* a) {
 
 // ---- mistakes in structs ----
 
-std::string other_size(Source& source, std::vector<uint8_t>* bytes) {
-    const size_t whole = bytes->size();
+// `whole` is the struct's own size: `bytes` may be shorter since a mistake before.
+std::string other_size(Source& source, size_t whole, std::vector<uint8_t>* bytes) {
     const size_t size = source.pick<size_t>({0, 4, 7, 8, 9, 12, 16, 24, whole - 4, whole - 8, whole - 16,
                                              size_t(source.between(0, int64_t(whole))), whole + 1, whole + 8,
                                              whole + 64, 65536, 65537, SIZE_MAX});
@@ -117,8 +117,8 @@ std::string other_scalar(Source& source, Call* call) {
 
 std::string in_call(Source& source, Call* call) {
     switch (source.between(0, 9)) {
-        case 0: return "args " + other_size(source, &call->args);
-        case 1: return "desc " + other_size(source, &call->desc);
+        case 0: return "args " + other_size(source, call->args_size, &call->args);
+        case 1: return "desc " + other_size(source, call->desc_size, &call->desc);
         case 2: call->null_plan = true; return "NULL plan";
         case 3: call->null_desc = true; return "NULL desc";
         case 4: call->null_args = true; return "NULL args";

@@ -4,7 +4,16 @@ import functools
 
 import quire
 
-ALL_TARGETS = ("portable", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_vnni_bf16")
+ALL_TARGETS = (
+    "portable",
+    "avx2",
+    "avx2_vnni",
+    "avx512",
+    "avx512_vnni",
+    "avx512_vnni_vbmi",
+    "avx512_vnni_bf16",
+    "avx512_vnni_bf16_amx",
+)
 THREADINGS = {
     "inline": {"num_threads": 1},
     "onetbb-2": {"num_threads": 2},

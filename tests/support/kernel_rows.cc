@@ -2,9 +2,13 @@
 
 #include <algorithm>
 
+#include "jit/byte_loader.h"
+#include "jit/qk_fours.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
+#include "jit/token_qk_bytes.h"
+#include "jit/word_loader.h"
 #include "tests/support/case.h"
 
 namespace quire::test {
@@ -146,6 +150,19 @@ std::vector<RowShape> token_shapes() {
             for (int group : {8, 16, 32, 40, dim})
                 if (dim % group == 0) shapes.push_back({quantised(type, group, QUIRE_F16), dim});
     return shapes;
+}
+
+bool can_be_words(const quire_format& format) {
+    return jit::has_words(format) || token_block_info(format.type);
+}
+
+bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
+    const bool of_bytes = products != jit::Products::floats && products != jit::Products::words;
+    if (of_bytes && token_block_info(shape.format.type)) return jit::has_token_bytes(shape.format, target);
+    if (products == jit::Products::bytes) return jit::has_bytes(shape.format, target);
+    if (products == jit::Products::two_bytes || products == jit::Products::three_bytes)
+        return jit::has_fours(shape.format, target);
+    return products == jit::Products::floats || can_be_words(shape.format);
 }
 
 jit::Products key_products(const jit::RowKey& key, jit::Products wanted) {

@@ -61,6 +61,10 @@ struct RowShape {
     quire_format format;
     int dim;
 };
+
+// Whether kernels of decode take keys of such a shape as such products; values as words.
+bool can_be_words(const quire_format& format);
+bool can_be(const RowShape& shape, const Target& target, jit::Products products);
 std::vector<RowShape> row_shapes();
 // The same of blocks of tokens.
 std::vector<RowShape> token_shapes();

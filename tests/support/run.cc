@@ -4,6 +4,7 @@
 #include <tbb/global_control.h>
 
 #include <condition_variable>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,6 +40,9 @@ private:
 std::vector<const Target*> find_targets() {
     const Target* cap = nullptr;
     if (!resolve_target(nullptr, &cap).ok()) return {find_target("portable")};
+    // Those that are slower on this machine, too, unless QUIRE_TARGET leaves them out.
+    const char* const named = std::getenv("QUIRE_TARGET");
+    if (named == nullptr || *named == 0) cap = machine_target();
     std::vector<const Target*> found;
     int count = 0;
     const Target* table = target_table(&count);
@@ -83,7 +87,11 @@ std::vector<const Target*> jit_targets() {
     return found;
 }
 
-const Target& best_target() { return *targets().back(); }
+// What is not asked for a target runs on.
+const Target& best_target() {
+    const Target* best = nullptr;
+    return resolve_target(nullptr, &best).ok() ? *best : *find_target("portable");
+}
 
 std::string Way::name() const {
     return target + (slices > 0 ? ", " + std::to_string(slices) + " slices"

@@ -54,7 +54,7 @@ public:
         ahead_ = GuardedBuffer::of(std::vector<jit::LinesAhead>{{64, 100, runs_.as<jit::LineRun>()}}, flush_);
         GuardedBuffer output = array(size_t(of_few() ? rows_ * value_.padded()
                                                      : value_panels() * panel_values() * lanes_),
-                                     0.f, flush_),
+                                     NAN, flush_),
                       max = array(size_t(lanes_), -INFINITY, flush_),
                       sum = array(size_t(lanes_), 0.f, flush_);
         attend_tile(0, kFirst, around, output, max, sum);
@@ -296,10 +296,11 @@ private:
              slopes.as<float>(), distances.as<float>(), max.as<float>(), new_max.as<float>(), sum.as<float>(),
              rescale.as<float>(), value_.bfloats() ? padded : count, plain, kCap},
             around.entry);
+        const float* const rescaling = first == 0 ? nullptr : rescale.as<float>();
         if (!kernels_.weights)
             return poisoned_call<jit::TilePvArgs>(
                 kernels_.pv,
-                {scores.as<float>(), tile.values.data(), rescale.as<float>(), output.as<float>(),
+                {scores.as<float>(), tile.values.data(), rescaling, output.as<float>(),
                  value_.bfloats() ? padded : count, panels(), nullptr, nullptr, ahead_.as<jit::LinesAhead>()},
                 around.entry);
         std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
@@ -315,7 +316,7 @@ private:
                                             around.entry);
         poisoned_call<jit::TilePvArgs>(
             kernels_.pv,
-            {weights.data(), pack_.values ? tile.values.data() : tile.value_rows.data(), rescale.as<float>(),
+            {weights.data(), pack_.values ? tile.values.data() : tile.value_rows.data(), rescaling,
              output.as<float>(), padded, panels(), factors.as<float>(), tops.as<float>(),
              ahead_.as<jit::LinesAhead>()},
             around.entry);

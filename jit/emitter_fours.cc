@@ -1,0 +1,54 @@
+// The emitter's loads of bytes of four rows, one of each in a lane, on targets with permutations of bytes.
+#include "jit/emitter.h"
+
+namespace quire::jit {
+namespace {
+
+Xbyak::Xmm x(const Vec& v) { return Xbyak::Xmm(v.getIdx()); }
+Xbyak::Ymm y(const Vec& v) { return Xbyak::Ymm(v.getIdx()); }
+Xbyak::Zmm z(const Vec& v) { return Xbyak::Zmm(v.getIdx()); }
+
+// Byte k of lane i: byte `first` + i of row k, where rows are so many bytes apart.
+std::vector<uint32_t> bytes_of_four(int lanes, int first, int row) {
+    std::vector<uint32_t> index;
+    for (int i = 0; i < lanes; ++i) {
+        const uint32_t from = uint32_t(first + i), next = uint32_t(row);
+        index.push_back(from | (from + next) << 8 | (from + 2 * next) << 16 | (from + 3 * next) << 24);
+    }
+    return index;
+}
+
+}  // namespace
+
+void Emitter::load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at) {
+    Temp low(*this, "first two rows"), high(*this, "last two");
+    for (const Temp* pair : {&low, &high}) {
+        const int row = pair == &low ? 0 : 2;
+        const Vec& v = *pair;
+        vmovdqu8(y(v), ptr[row_at(row)]);
+        vinserti64x4(z(v), z(v), ptr[row_at(row + 1)], 1);
+        vpxord(v, v, splat_bits(0x80808080));
+    }
+    for (const Vec* v : {&first, &last}) {
+        vmovdqu8(*v, constant(bytes_of_four(lanes(), v == &first ? 0 : lanes(), 2 * lanes())));
+        vpermi2b(*v, low, high);
+    }
+}
+
+void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at) {
+    Temp high(*this, "last two rows");
+    const Vec& all = even;
+    vmovdqu8(x(all), ptr[row_at(0)]);
+    vinserti32x4(y(all), y(all), ptr[row_at(1)], 1);
+    vmovdqu8(x(high), ptr[row_at(2)]);
+    vinserti32x4(y(high), y(high), ptr[row_at(3)], 1);
+    vinserti64x4(z(all), z(all), y(high), 1);
+    vmovdqu8(odd, constant(bytes_of_four(lanes(), 0, lanes())));
+    vpermb(all, odd, all);
+    vpxord(all, all, splat_bits(0x88888888));
+    vpsrlw(odd, all, 4);
+    vpandd(odd, odd, splat_bits(0x0f0f0f0f));
+    vpandd(all, all, splat_bits(0x0f0f0f0f));
+}
+
+}  // namespace quire::jit

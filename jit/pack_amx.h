@@ -1,0 +1,12 @@
+// Values packed as pairs of bfloat16 numbers -> tiles of AMX.
+#pragma once
+#include "jit/args.h"
+#include "jit/emitter.h"
+
+namespace quire::jit {
+
+// panels [kPairPanelStride] of pairs from `tile` on, each with so many blocks of kAmxPairs pairs: [pair]
+// [kValuePanel] -> [kValuePanel][pair], in place. Reads and writes whole blocks. `blocks` is clobbered.
+void turn_value_blocks(Emitter& e, const Gpr& tile, int panels, const Gpr& blocks);
+
+}  // namespace quire::jit

@@ -1,0 +1,209 @@
+#include "jit/weights_fours.h"
+
+#include <cstddef>
+
+#include "jit/weights_emitter.h"
+
+namespace quire::jit {
+namespace {
+
+// scales: [keys][S] become [keys / L][S][L]                                       transpose_scales
+// for each group g:
+//   top[r] = max over keys of |p[r][key] * scale[g][key]|; NaN if one of them is  emit_tops
+//   inverses[g][r] = kLargest / top[r], factors[g][r] = 1 / that                  emit_factors
+// for each group g:
+//   for each L keys, for r:                                                       emit_digits
+//     n = round(p * scale * inverses[g][r]); total[r] += n
+//     weights[g][r] = digits of n, of four keys each
+//   starts[g][r] = what the codes' offset times total[r] is, with another sign    emit_starts
+class WeightsFours : public WeightsEmitter {
+public:
+    explicit WeightsFours(const RowKey& key) : WeightsEmitter(key), form_(key) {
+        begin();
+        transpose_scales();
+        mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
+        mov(starts_, ptr[args() + offsetof(WeightsArgs, weights)]);
+        for (int g = 0; g < form_.groups; ++g) emit_factors(g);
+        for (int g = 0; g < form_.groups; ++g) emit_digits(g);
+        end();
+    }
+
+private:
+    int scales_bytes() const { return key_.scales_stride() * vec_bytes(); }  // of L keys
+
+    // body() for each L keys.
+    template <typename Body>
+    void for_each_keys(const Body& body) {
+        mov(scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
+        mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
+        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
+        Label each;
+        L(each);
+        body();
+        add(scales_, scales_bytes());
+        add(probabilities_, vec_bytes());
+        sub(count_, lanes());
+        jnz(each, T_NEAR);
+    }
+
+    void transpose_scales() {
+        stage("scales");
+        for_each_keys([&] {
+            const std::vector<Vec> v = vecs("scales", key_.scales_stride());
+            for (size_t i = 0; i < v.size(); ++i) vmovups(v[i], ptr[scales_ + i * size_t(vec_bytes())]);
+            const std::vector<Vec> of_groups = separated(v);
+            for (int g = 0; g < form_.groups; ++g)
+                vmovups(ptr[scales_ + g * vec_bytes()], of_groups[size_t(g)]);
+            free(v);
+        });
+    }
+    // n vectors, as one list: of every n-th number from i on a vector, in the order of i.
+    std::vector<Vec> separated(const std::vector<Vec>& v) {
+        if (v.size() == 1) return v;
+        std::vector<Vec> even, odd, all;
+        for (size_t i = 0; i < v.size(); i += 2) {
+            separate(v[i], v[i + 1], 1);
+            even.push_back(v[i]);
+            odd.push_back(v[i + 1]);
+        }
+        even = separated(even);
+        odd = separated(odd);
+        for (size_t i = 0; i < even.size(); ++i) {
+            all.push_back(even[i]);
+            all.push_back(odd[i]);
+        }
+        return all;
+    }
+
+    // d = p[r] * scale of L keys.
+    void load_product(const Vec& d, const Vec& scale, int r) { vmulps(d, scale, ptr[row_at(r)]); }
+
+    // As unsigned integers, bits of larger magnitudes are larger, and those of NaN the largest: with a sign,
+    // too, which 0 * Inf has.
+    void emit_tops(const std::vector<Vec>& top, int g) {
+        Temp scale(*this, "scale"), product(*this, "product"), mask(*this, "mask");
+        vmovups(mask, splat_bits(0x7fffffff));
+        for (const Vec& v : top) vmovups(v, splat(kLeastTop));
+        for_each_keys([&] {
+            vpandd(scale, mask, ptr[scales_ + g * vec_bytes()]);
+            for (int r = 0; r < key_.rows; ++r) {
+                load_product(product, scale, r);
+                vpmaxud(top[size_t(r)], top[size_t(r)], product);
+            }
+        });
+    }
+
+    // Lane i of each 128 bits of v[0] = what `into` makes of all lanes of v[i], of four vectors, which are
+    // clobbered.
+    void fold_four(const Vec* v, const FoldInto& into) {
+        fold_quarters(v, into);
+        Temp other(*this, "other");
+        for (int distance : {4, 8}) {
+            swap_lanes(other, v[0], distance);
+            into(v[0], *other);
+        }
+    }
+
+    // Digits (127, 127, 127), and what the rounding of a float may add to it.
+    static constexpr float kLargest = 8355711 - 8;
+
+    void emit_factors(int g) {
+        stage("factors of group " + std::to_string(g));
+        const std::vector<Vec> top = vecs("top", 4 * form_.row_fours);
+        emit_tops(top, g);
+        Temp factor(*this, "factor");
+        const auto x = [](const Vec& v) { return Xbyak::Xmm(v.getIdx()); };
+        for (int first = 0; first < 4 * form_.row_fours; first += 4) {
+            const Vec* const four = &top[size_t(first)];
+            fold_four(four, [&](const Vec& to, const Vec& from) { vpmaxud(to, to, from); });
+            vmovups(factor, splat(kLargest));
+            vdivps(x(factor), x(factor), x(four[0]));
+            vmovups(ptr[starts_ + form_.inverse_at(g, first)], x(factor));
+            // Not top / kLargest: what is rounded away here would be an error common to all keys.
+            vmovups(four[0], splat(1.f));
+            vdivps(x(factor), x(four[0]), x(factor));
+            vmovups(ptr[factors_ + form_.factor_at(g, first)], x(factor));
+        }
+        free(top);
+    }
+
+    void emit_digits(int g) {
+        stage("digits of group " + std::to_string(g));
+        const std::vector<Vec> total = vecs("total", 4 * form_.row_fours),
+                               inverse = vecs("inverse", key_.rows);
+        for (int r = 0; r < key_.rows; ++r)
+            broadcast(inverse[size_t(r)], ptr[starts_ + form_.inverse_at(g, r)]);
+        Temp scale(*this, "scale"), number(*this, "number"), half(*this, "half digits"),
+            order(*this, "order");
+        vmovups(half, splat_bits(0x808080));
+        vmovups(order, constant(digits_of_four()));
+        for (const Vec& v : total) zero(v);
+        mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
+        for_each_keys([&] {
+            vmovups(scale, ptr[scales_ + g * vec_bytes()]);
+            for (int r = 0; r < key_.rows; ++r) {
+                load_product(number, scale, r);
+                vmulps(number, number, inverse[size_t(r)]);
+                vcvtps2dq(number, number);
+                vpaddd(total[size_t(r)], total[size_t(r)], number);
+                vpaddd(number, number, half);  // a byte is its digit, and 128
+                vpxord(number, number, half);
+                vpshufb(number, number, order);
+                vmovups(ptr[weights_ + form_.weights_at(g, r)], *number);
+            }
+            add(weights_, vec_bytes());
+        });
+        free(inverse);
+        emit_starts(total, g);
+        free(total);
+    }
+    // Of each 128 bits: byte d of the four lanes becomes lane d.
+    std::vector<uint32_t> digits_of_four() const {
+        std::vector<uint32_t> order;
+        for (uint32_t i = 0; i < uint32_t(lanes()); ++i) order.push_back(0x0c080400 + 0x01010101 * (i % 4));
+        return order;
+    }
+
+    // The total's parts of 8 bits, the last one of what is above, stand for their digits' totals: the sum is
+    // the same.
+    void emit_starts(const std::vector<Vec>& total, int g) {
+        Temp none(*this, "0");
+        zero(none);
+        const uint8_t offset_bits = key_.format.type == QUIRE_INT4 ? 3 : 7;
+        for (int first = 0; first < 4 * form_.row_fours; first += 4) {
+            const Vec &v = total[size_t(first)], &order = total[size_t(first) + 1];
+            fold_four(&v, [&](const Vec& to, const Vec& from) { vpaddd(to, to, from); });
+            vmovups(order, constant({0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}));
+            vpermd(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(order.getIdx()), Xbyak::Zmm(v.getIdx()));
+            vpsravd(v, v, four_constants({0, 8, 16, 31}));
+            vpandd(v, v, four_constants({0xff, 0xff, 0xffffffff, 0}));
+            vpslld(v, v, offset_bits);
+            vpsubd(v, none, v);
+            vmovups(ptr[starts_ + form_.start_at(g, first)], v);
+        }
+    }
+    Address four_constants(const std::vector<uint32_t>& four) {
+        std::vector<uint32_t> words;
+        for (int i = 0; i < lanes(); ++i) words.push_back(four[size_t(i % 4)]);
+        return constant(words);
+    }
+
+    const ValueFours form_;
+    const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), starts_ = gpr("starts"),
+              factors_ = gpr("factors");
+};
+
+}  // namespace
+
+bool has_value_fours(const RowKey& values) {
+    const int elements = ValueFours::kVecs * values.target->lanes(), group = scale_group(values.format);
+    return values.target->vbmi && (values.format.type == QUIRE_INT8 || values.format.type == QUIRE_INT4) &&
+           values.dim % elements == 0 && group % elements == 0 && values.rows <= ValueFours::kMostRows &&
+           values.scales_stride() <= values.target->lanes() / 2;
+}
+
+Status generate_weights_fours(const RowKey& key, std::vector<uint8_t>* code) {
+    return WeightsFours(key).finish(code);
+}
+
+}  // namespace quire::jit
