@@ -68,7 +68,8 @@ private:
 
 // Results of f32 operations below 2^-126 are 0 as long as it lives: an instruction that makes one takes
 // Intel's cores more than 100 cycles, and under ALiBi most probabilities of far keys, and sums that are
-// scaled again and again, pass through there.
+// scaled again and again, pass through there. Outputs are written without it: those of half precision are
+// subnormal from 2^-14 on, and while processors leave them to themselves, emulators need not (QEMU 7 does not).
 class WithoutSubnormals {
 public:
     WithoutSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | _MM_FLUSH_ZERO_ON); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "src/attend_query_rows.h"
 
@@ -227,7 +228,7 @@ int64_t copied_value_bytes(const AttentionPlan& plan) {
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                  const Item* following, SharedQueries& queries, int64_t merge, Scratch& scratch,
                  States& states) {
-    const WithoutSubnormals flush;
+    std::optional<WithoutSubnormals> flush(std::in_place);
     RowsState s = allocate(plan, scratch);
     const int64_t rows = item.row_end - item.row_begin;
     float* const own = scratch.floats(query_floats(plan, rows));
@@ -262,6 +263,7 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
         attend_block(plan, problem, item, *block, prefetches ? *next : *block, s);
         std::swap(block, next);
     }
+    flush.reset();
     write_rows(plan, problem, item, s.max, s.sum, s.output, states);
 }
 

@@ -153,6 +153,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const BlockView view =
         p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
     if (!view.seen) return;
+    const WithoutSubnormals flush;
     const bool is_first = !panel.begun;
     if (is_first) begin_panel(plan, panel, s);
     const bool all_from_begin = !view.ragged && begin >= panel.all.begin;
@@ -259,7 +260,6 @@ size_t scratch_floats(const AttentionPlan& plan) {
 
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   const Item* following, Scratch& scratch, States& states) {
-    const WithoutSubnormals flush;
     TileState s = allocate(plan, plan.takes_few(problem.queries(item.b) * plan.spec.group()), scratch);
     make_panels(plan, problem, item, scratch, &s, states);
     for (int64_t begin = find_tile(plan, problem, item, item.key_begin, s); begin < item.key_end;) {
