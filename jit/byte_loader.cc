@@ -95,10 +95,9 @@ public:
 
 }  // namespace
 
-bool has_bytes(const quire_format& format, const Target& target) {
+bool has_bytes(const quire_format& format) {
     if (!has_words(format)) return false;  // signed codes, or nibbles around 8; groups of a multiple of 4
-    if (!is_of_nibbles(format)) return target.vnni;
-    return scale_group(format) % 8 == 0;
+    return !is_of_nibbles(format) || scale_group(format) % 8 == 0;
 }
 
 int byte_parts(const quire_format& format) { return is_of_nibbles(format) ? 2 : 1; }

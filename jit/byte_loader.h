@@ -12,16 +12,13 @@
 
 namespace quire::jit {
 
-// Formats whose rows can be bytes of 8-bit dot products on this target: without VNNI sums of two products
-// saturate at 16 bits, which only codes of four bits never reach.
-bool has_bytes(const quire_format& format, const Target& target);
+// Formats whose rows can be bytes of 8-bit dot products.
+bool has_bytes(const quire_format& format);
 
 // Vectors of a chunk.
 int byte_parts(const quire_format& format);
 // Elements of a key row in the order of its bytes, -1 for padding: [chunks][parts][4 L].
 std::vector<int> byte_order(const quire_format& format, int dim, int lanes);
-// Chunks in which a lane of the query has one factor: eight elements, so that few lose by a large one.
-inline int byte_span(const quire_format& format) { return 2 / byte_parts(format); }
 // What the second of two joined sums starts with. Of eight codes of four bits times bytes they are within
 // 15 * 127 * 8 = 15240: it then is a word from 0 on, which borrows nothing from the first one above it.
 constexpr int kSpanZero = 16384;
@@ -30,7 +27,7 @@ int byte_zero(const quire_format& format);
 
 // ---- tiles, where query rows lie in the lanes ----
 
-// Elements of which a row of bytes has one factor (as byte_span).
+// Elements of which a row of bytes has one factor, so that few lose by a large one.
 constexpr int kByteTileSpan = 8;
 
 // How tiles take the bytes of a format, with query elements of one digit, two or three.

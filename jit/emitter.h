@@ -197,6 +197,7 @@ public:
     // Eight lanes of v: half 0 is the low eight (all of a ymm).
     int halves() const { return lanes() / 8; }
     void store_half(const RegExp& at, const Vec& v, int half);
+    void store_quarter(const RegExp& at, const Vec& v);  // the low four lanes
 
     // ---- 16-bit words, two a lane ----
     // n bytes, the others 0; reads exactly n. n <= vec_bytes(). Or both halves of a zmm from an address each.
@@ -204,6 +205,7 @@ public:
     void load_raw(const Vec& v, const RegExp& low, const RegExp& high);
     // 16 bytes of each address, of at most lanes() / 4; the others 0.
     void load_quarters(const Vec& v, const std::vector<RegExp>& at);
+    void broadcast_quarter(const Vec& v, const RegExp& at);
     // n signed bytes to words, the others 0; n <= 2 * lanes(). Or both halves of a zmm.
     void load_words(const Vec& v, const RegExp& at, int n);
     void load_words(const Vec& v, const RegExp& low, const RegExp& high);
@@ -211,9 +213,9 @@ public:
     void load_word_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n);
     // int32 lanes: acc += a.low * b.low + a.high * b.high.
     void dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
-    // int32 lanes: d = start + the four products in a lane of unsigned bytes of a[i] and signed ones at b[i].
-    // Without VNNI the bytes of a are below 16 and a is of at most four: 4 * 2 * 15 * 128 < 2^15.
-    void dot_bytes(const Vec& d, const RegExp& start, const std::vector<Vec>& a, const RegExp& b);
+    // Words: d = sums of two products each of unsigned bytes of a[i] and signed ones at b[i], all i added up:
+    // so small that none saturates.
+    void multiply_bytes(const Vec& d, const std::vector<Vec>& a, const RegExp& b);
     // int32 lanes: acc += the four products, on targets with VNNI.
     void dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
     // d = the words of int32 lanes that fit 16 bits; clobbers high.
@@ -265,9 +267,9 @@ public:
     void fold_quarters(const Xbyak::Xmm* v, const FoldInto& into);
     // d (low four lanes) = {sum a, sum b, sum c, sum e}; clobbers its sources. d may be a.
     void sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e);
-    // a (low eight lanes): the sums of lane i of each 128 bits of a, and behind these four those of b; on
-    // targets with 512 bits. Clobbers b.
-    void add_quarters(const Vec& a, const Vec& b);
+    // v[0] (low lanes): the sums of lane i of each 128 bits of v[0], and behind these four those of v[1]: two
+    // vectors of 512 bits, or one of 256. Clobbers v[1].
+    void add_quarters(const std::vector<Vec>& v);
     // The sums of v[0..3] in the low four lanes of v[0], of v[4..7] in those of v[4]; clobbers its sources.
     void sum_eight(const Vec* v);
     // Lane i of d is the sum of the i-th of the eight vectors at `at`, on targets with 256 bits.

@@ -167,6 +167,8 @@ void Emitter::store_half(const RegExp& at, const Vec& v, int half) {
         vextractf64x4(ptr[at], Xbyak::Zmm(v.getIdx()), 1);
 }
 
+void Emitter::store_quarter(const RegExp& at, const Vec& v) { vmovups(ptr[at], Xbyak::Xmm(v.getIdx())); }
+
 // ---- across lanes ----
 
 void Emitter::swap_lanes(const Vec& d, const Vec& s, int distance) {
@@ -292,8 +294,14 @@ void Emitter::sum_eight(const Vec& d, const RegExp& at) {
     sum_quarters(list);
 }
 
-void Emitter::add_quarters(const Vec& a, const Vec& b) {
+void Emitter::add_quarters(const std::vector<Vec>& v) {
     Temp moved(*this, "sum.moved");
+    if (!is_512()) {
+        const Xbyak::Xmm low(v[0].getIdx()), high((*moved).getIdx());
+        vextractf128(high, Xbyak::Ymm(v[0].getIdx()), 1);
+        return vaddps(low, low, high);
+    }
+    const Vec &a = v[0], &b = v[1];
     const auto z = [](const Vec& r) { return Xbyak::Zmm(r.getIdx()); };
     vshuff64x2(z(moved), z(a), z(b), 0xee);
     vshuff64x2(z(a), z(a), z(b), 0x44);

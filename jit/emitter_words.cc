@@ -39,6 +39,11 @@ void Emitter::load_quarters(const Vec& v, const std::vector<RegExp>& at) {
     }
 }
 
+void Emitter::broadcast_quarter(const Vec& v, const RegExp& at) {
+    is_512() ? vbroadcastf32x4(Xbyak::Zmm(v.getIdx()), ptr[at])
+             : vbroadcastf128(Xbyak::Ymm(v.getIdx()), ptr[at]);
+}
+
 void Emitter::load_words(const Vec& v, const RegExp& at, int n) {
     if (n == 2 * lanes()) return vpmovsxbw(v, ptr[at]);
     load_bytes(v, at, n);
@@ -115,20 +120,13 @@ void Emitter::dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {
     vpaddd(acc, acc, products);
 }
 
-void Emitter::dot_bytes(const Vec& d, const RegExp& start, const std::vector<Vec>& a, const RegExp& b) {
-    if (target_.vnni) {
-        vmovups(d, ptr[start]);
-        for (size_t i = 0; i < a.size(); ++i) dot_bytes(d, a[i], ptr[b + int(i) * vec_bytes()]);
-        return;
-    }
+void Emitter::multiply_bytes(const Vec& d, const std::vector<Vec>& a, const RegExp& b) {
     vpmaddubsw(d, a[0], ptr[b]);
     for (size_t i = 1; i < a.size(); ++i) {
         Temp more(*this, "dot.more");
         vpmaddubsw(more, a[i], ptr[b + int(i) * vec_bytes()]);
         vpaddw(d, d, more);
     }
-    vpmaddwd(d, d, splat_bits(0x00010001));
-    vpaddd(d, d, ptr[start]);
 }
 
 void Emitter::dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {

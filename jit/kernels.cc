@@ -92,7 +92,7 @@ Status make_block_qk(CodeCache& cache, const RowKey& keys, BlockKernels* kernels
 
 Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
     kernels->query = keys.products;
-    if (takes_fours(keys)) QUIRE_TRY(make_query_fours(cache, keys, kernels));
+    if (has_query_fours(keys)) QUIRE_TRY(make_query_fours(cache, keys, kernels));
     return make_block_qk(cache, keys, &kernels->listed);
 }
 

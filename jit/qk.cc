@@ -2,7 +2,6 @@
 
 #include <cstddef>
 
-#include "jit/qk_bytes.h"
 #include "jit/qk_fours.h"
 #include "jit/qk_tiles.h"
 #include "jit/qk_words.h"
@@ -87,7 +86,6 @@ private:
 
 Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) {
     if (takes_fours(key)) return generate_qk_fours(key, code);
-    if (key.bytes()) return generate_qk_bytes(key, code);
     return key.words() ? generate_qk_words(key, code) : Qk(key).finish(code);
 }
 

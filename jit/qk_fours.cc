@@ -10,7 +10,8 @@
 namespace quire::jit {
 namespace {
 
-constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
+constexpr int kMostOfFactor = 8;     // elements of a query of bytes that share one
+constexpr int kLargestOfWords = 63;  // a byte of the query whose products with two codes of 8 bits are a word
 
 // for each turn of F fours of keys:                                                   emit_turn
 //   for each pass over R' of the query rows, for each chunk of the rows:              emit_chunk
@@ -20,6 +21,7 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 //       scale[f] = that of the lane's key and group                                   load_scales
 //       for r: sum[f] = starts[r] + dot products of query[r][j] and k[f][j], in int32 emit_dots
 //              acc[r][f] += float(sum[f]) * scale[f]      (bytes: * factors[r])
+//     (bytes without VNNI: sums of words, times factors that are words, too           emit_words)
 //     (bytes, where all runs share a scale: what they sum to is scaled                emit_runs
 //      or of two parts: two runs in a lane are a pair of words, whose dot product
 //      with those of their factors adds them up)                                      emit_joined
@@ -32,13 +34,14 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 //
 // Joined runs: sums of 8 codes below 16 times a byte are words (kSpanZero); totals may wrap around on their
 // way, and are within 4 * 16384 * 8128 < 2^31 in the end.
+// Weighed words: two codes of 8 bits times a byte of the query, 255 * 63 * 2, are a word, and so are four of
+// 4 bits, 15 * 127 * 4; totals, too, may wrap around, and are within 8 * 16384 * (128 * 63 * 2) < 2^31.
 //
-// live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits, joined: two) + q;
-// three:
-//       + 256, joined: + what second sums start with
-class QkFours : public Emitter {
+// live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits, joined: two) + q, or
+//       words of each part; three: + 256, joined: + what second sums start with
+class Qfours_ : public Emitter {
 public:
-    explicit QkFours(const RowKey& key)
+    explicit Qfours_(const RowKey& key)
         : Emitter(*key.target),
           key_(key),
           form_(key),
@@ -49,7 +52,7 @@ public:
         mov(starts_, ptr[args() + offsetof(QkArgs, starts)]);
         mov(factors_, ptr[args() + offsetof(QkArgs, factors)]);
         rows_.set(args() + offsetof(QkArgs, rows));
-        prefetch_.turns_of(kKeys);
+        prefetch_.turns_of(keys_);
         prefetch_.set(args() + offsetof(QkArgs, next), 0);
         mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
@@ -60,20 +63,16 @@ public:
         Label each_turn;
         L(each_turn);
         emit_turn();
-        rows_.move(kKeys);
-        prefetch_.move(kKeys);
-        add(scales_, key_.scales_stride() * 4 * kKeys);
-        add(scores_, 4 * kKeys);
-        sub(count_, kKeys);
+        rows_.move(keys_);
+        prefetch_.move(keys_);
+        add(scales_, key_.scales_stride() * 4 * keys_);
+        add(scores_, 4 * keys_);
+        sub(count_, keys_);
         jnz(each_turn, T_NEAR);
         end();
     }
 
 private:
-    static constexpr int kFours = 2;  // F: they share what is loaded of the query
-    static constexpr int kKeys = 4 * kFours;
-    static_assert(kKeyPadding % kKeys == 0);
-
     struct Pass {
         int row, rows;
     };
@@ -87,7 +86,8 @@ private:
         const bool totals = form_.runs_share_scale || form_.joins_runs;
         const int sums = totals ? 2 : std::min(form_.digits, 2);
         const int base = form_.digits == 3 || form_.joins_runs;
-        return num_vecs() - kFours * (rows + parts + 1 + sums) - 1 - base;
+        const int q = form_.weighs_words ? form_.parts : 1;
+        return num_vecs() - fours_ * (rows + parts + 1 + sums) - q - base;
     }
     bool fit(int rows) const { return spare(rows) >= 0; }
     int rows_a_pass() const {
@@ -99,10 +99,11 @@ private:
 
     void emit_turn() {
         rows_.turn(row_);
+        if (turns_scales_) emit_scales();
         for (int row = 0; row < key_.rows; row += rows_a_pass()) {
             const Pass pass = {row, std::min(rows_a_pass(), key_.rows - row)};
             Fours acc;  // [R'][F]
-            for (int r = 0; r < pass.rows; ++r) acc.push_back(vecs("acc", kFours));
+            for (int r = 0; r < pass.rows; ++r) acc.push_back(vecs("acc", fours_));
             for (const std::vector<Vec>& of_row : acc)
                 for (const Vec& v : of_row) zero(v);
             for (int chunk = 0; chunk < form_.chunks; ++chunk) emit_chunk(acc, chunk, pass);
@@ -117,7 +118,7 @@ private:
         stage("chunk " + std::to_string(chunk) + ", rows from " + std::to_string(pass.row));
         if (pass.row == 0) emit_prefetches(chunk);
         Fours k;
-        for (int f = 0; f < kFours; ++f) k.push_back(emit_keys(chunk, f));
+        for (int f = 0; f < fours_; ++f) k.push_back(emit_keys(chunk, f));
         if (form_.runs_share_scale)
             emit_runs(acc, k, chunk, pass);
         else if (form_.joins_runs)
@@ -128,9 +129,9 @@ private:
     }
 
     void emit_prefetches(int chunk) {
-        prefetch_.some(kKeys, chunk, form_.chunks);
-        if (!prefetch_.asks_again()) return prefetch_.soon(rows_, kKeys, chunk, form_.chunks);
-        prefetch_.again(rows_, count_, kKeys, chunk, form_.chunks);
+        prefetch_.some(keys_, chunk, form_.chunks);
+        if (!prefetch_.asks_again()) return prefetch_.soon(rows_, keys_, chunk, form_.chunks);
+        prefetch_.again(rows_, count_, keys_, chunk, form_.chunks);
     }
 
     std::vector<Vec> emit_keys(int chunk, int four) {
@@ -144,9 +145,9 @@ private:
 
     void emit_run(const Fours& acc, const Fours& k, const Run& run, const Pass& pass) {
         Fours codes;  // [F][j of the run, parts]
-        const std::vector<Vec> scales = vecs("scale", kFours);
+        const std::vector<Vec> scales = vecs("scale", fours_);
         std::vector<Vec> second;
-        for (int f = 0; f < kFours; ++f) {
+        for (int f = 0; f < fours_; ++f) {
             load_scales(scales[size_t(f)], f, run);
             codes.emplace_back();
             for (int j = 0; j < (form_.joins_runs ? 4 : form_.run); ++j) {
@@ -157,18 +158,22 @@ private:
             }
         }
         for (int r = 0; r < pass.rows; ++r) {
-            form_.joins_runs ? emit_joined(acc[size_t(r)], codes, scales, run.chunk, pass.row + r)
-                             : emit_row(acc[size_t(r)], codes, scales, run, pass.row + r);
+            if (form_.joins_runs)
+                emit_joined(acc[size_t(r)], codes, scales, run.chunk, pass.row + r);
+            else if (form_.weighs_words)
+                emit_words(acc[size_t(r)], codes, scales, run, pass.row + r);
+            else
+                emit_row(acc[size_t(r)], codes, scales, run, pass.row + r);
         }
         free(second);
         free(scales);
     }
 
     void emit_runs(const Fours& acc, const Fours& k, int chunk, const Pass& pass) {
-        const std::vector<Vec> scales = vecs("scale", kFours);
-        for (int f = 0; f < kFours; ++f) load_scales(scales[size_t(f)], f, {chunk, 0});
+        const std::vector<Vec> scales = vecs("scale", fours_);
+        for (int f = 0; f < fours_; ++f) load_scales(scales[size_t(f)], f, {chunk, 0});
         for (int r = 0; r < pass.rows; ++r) {
-            const std::vector<Vec> total = vecs("total", kFours);
+            const std::vector<Vec> total = vecs("total", fours_);
             for (int first = 0; first < 4; first += form_.run)
                 emit_run_of_bytes(total, k, {chunk, first}, pass.row + r);
             for (size_t f = 0; f < total.size(); ++f) vfmadd231ps(acc[size_t(r)][f], total[f], scales[f]);
@@ -179,7 +184,7 @@ private:
 
     // The first run begins the total.
     void emit_run_of_bytes(const std::vector<Vec>& total, const Fours& k, const Run& run, int row) {
-        const std::vector<Vec> sums = vecs("sum", kFours);
+        const std::vector<Vec> sums = vecs("sum", fours_);
         load_starts(sums, sum_of(run, row));
         for (int j = run.first; j < run.first + form_.run; ++j)
             emit_dots(sums, k, j, vector_of({run.chunk, 0}, row), 0);
@@ -192,9 +197,34 @@ private:
         free(sums);
     }
 
+    // numbers[group][t] = the scale of key t, so that loads need no permutation of two cycles (Zen 3).
+    void emit_scales() {
+        stage("scales of four keys");
+        mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
+        for (int group = 0; group < key_.groups() * key_.numbers(); group += 4) {
+            const std::vector<Vec> of_key = vecs("scales", 4);
+            for (int t = 0; t < 4; ++t)
+                load_quarters(of_key[size_t(t)], {scales_ + (t * key_.scales_stride() + group) * 4});
+            transpose_dwords(of_key);
+            for (int i = 0; i < 4; ++i) {
+                inf_to_nan(of_key[size_t(i)]);
+                store_quarter(rax + (group + i) * 16, of_key[size_t(i)]);
+            }
+            free(of_key);
+        }
+    }
+
     // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
     void load_scales(const Vec& scale, int four, const Run& run) {
         const std::vector<int> groups = loader_->groups(run.chunk);
+        if (turns_scales_) {
+            std::vector<RegExp> at;
+            mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
+            for (int lane = run.first; lane < lanes(); lane += 4)
+                at.push_back(rax + groups[size_t(lane)] * 16);
+            const bool same = groups[size_t(run.first)] == groups[size_t(lanes() - 4 + run.first)];
+            return same ? broadcast_quarter(scale, at[0]) : load_quarters(scale, at);
+        }
         const int stride = key_.scales_stride(), first = groups[size_t(run.first)];
         const RegExp at = scales_ + (4 * four * stride + first) * 4;
         const auto order = [&](int of_key) {
@@ -222,7 +252,7 @@ private:
     void emit_row(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
                   const Run& run, int row) {
         const int vector = vector_of(run, row), sum = sum_of(run, row);
-        const std::vector<Vec> low = vecs("sum", kFours), high = vecs("high", form_.digits > 1 ? kFours : 0);
+        const std::vector<Vec> low = vecs("sum", fours_), high = vecs("high", form_.digits > 1 ? fours_ : 0);
         if (form_.digits == 3) {
             load_starts(high, sum * 2);
             for (int i = 0; i < form_.run * form_.parts; ++i) emit_dots(high, codes, i, vector, 0);
@@ -248,7 +278,7 @@ private:
 
     void emit_joined(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
                      int chunk, int row) {
-        const std::vector<Vec> totals = vecs("total", kFours), sums = vecs("sum", kFours);
+        const std::vector<Vec> totals = vecs("total", fours_), sums = vecs("sum", fours_);
         const int vector = vector_of({chunk, 0}, row);
         load_starts(totals, row * form_.starts() + chunk);
         for (int pair = 0; pair < 2; ++pair) {
@@ -268,6 +298,27 @@ private:
         }
         free(sums);
         free(totals);
+    }
+
+    void emit_words(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
+                    const Run& run, int row) {
+        const std::vector<Vec> sums = vecs("sum", fours_);
+        load_starts(sums, sum_of(run, row));
+        for (int j = 0; j < form_.run; ++j)
+            for (size_t f = 0; f < sums.size(); ++f) {
+                const Vec* const of_j = &codes[f][size_t(j * form_.parts)];
+                const RegExp query = query_ + (vector_of(run, row) + j * form_.parts) * vec_bytes();
+                Temp words(*this, "words");
+                multiply_bytes(words, {of_j, of_j + form_.parts}, query);
+                const RegExp factors = factors_at(row, 4 * run.chunk + run.first + j);
+                vpmaddwd(words, words, ptr[factors]);
+                vpaddd(sums[f], sums[f], words);
+            }
+        for (size_t f = 0; f < sums.size(); ++f) {
+            vcvtdq2ps(sums[f], sums[f]);
+            vfmadd231ps(acc[f], sums[f], scales[f]);
+        }
+        free(sums);
     }
 
     RegExp factors_at(int row, int vector) const {
@@ -302,14 +353,17 @@ private:
     }
 
     void emit_sums(const std::vector<Vec>& acc, int row) {
-        add_quarters(acc[0], acc[1]);
+        add_quarters(acc);
         if (form_.digits > 1) multiply_by_scalar(acc[0], factors_ + row * 4);
-        if (form_.joins_runs) multiply_by_scalar(acc[0], factors_at(row, 2 * form_.chunks));
-        store_half(scores_at(row), acc[0], 0);
+        if (form_.has_unit()) multiply_by_scalar(acc[0], factors_at(row, form_.words()));
+        fours_ == 1 ? store_quarter(scores_at(row), acc[0]) : store_half(scores_at(row), acc[0], 0);
     }
 
     const RowKey key_;
     const FoursForm form_;
+    const int fours_ = num_vecs() == 32 ? 2 : 1;  // F: they share what is loaded of the query
+    const int keys_ = 4 * fours_;                 // of a turn
+    const bool turns_scales_ = fours_ == 1;
     const std::unique_ptr<ByteLoader> loader_;
     Prefetch prefetch_;
     Vec base_;
@@ -320,8 +374,11 @@ private:
 
 }  // namespace
 
-bool has_fours(const quire_format& format, const Target& target) {
-    return target.vector_bits == 512 && target.vnni && has_bytes(format, target);
+bool has_fours(const quire_format& format, const Target& target, int digits) {
+    if (!has_bytes(format)) return false;
+    if (!target.vnni) return digits == 1;
+    // One digit of nibbles would be as many operations as two.
+    return digits > 1 || target.vector_bits == 512 || !is_of_nibbles(format);
 }
 
 FoursForm::FoursForm(const RowKey& key)
@@ -335,13 +392,16 @@ FoursForm::FoursForm(const RowKey& key)
       zero(byte_zero(key.format)) {
     const int of_dword = 4 * parts;
     run = 4;
-    while (scale_group(key.format) % (run * of_dword) != 0 || (digits == 1 && run * of_dword > kMostOfFactor))
+    weighs_words = digits == 1 && !key.target->vnni;
+    largest = weighs_words && parts == 1 ? kLargestOfWords : largest_digits(digits);
+    const bool spans = digits == 1 && !weighs_words;
+    while (scale_group(key.format) % (run * of_dword) != 0 || (spans && run * of_dword > kMostOfFactor))
         run /= 2;
-    const bool one_scale = digits == 1 && scale_group(key.format) % (4 * of_dword) == 0;
+    const bool one_scale = spans && scale_group(key.format) % (4 * of_dword) == 0;
     runs_share_scale = one_scale && parts == 1 && run < 4;
     joins_runs = one_scale && parts == 2;
 }
 
-Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) { return QkFours(key).finish(code); }
+Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) { return Qfours_(key).finish(code); }
 
 }  // namespace quire::jit

@@ -1,8 +1,7 @@
-// Decode: scores of R query rows against keys of bytes, four keys side by side in every 128 bits of a vector,
-// on targets with 512-bit VNNI.
+// Decode: scores of R query rows against keys of bytes, four keys side by side in every 128 bits of a vector.
 //
-// The query's elements are one byte each (precision `medium`), the two digits of a word (`high`) or the three
-// of a number's 24 bits (`highest`).
+// The query's elements are one byte each (precision `medium`), or with VNNI the two digits of a word (`high`)
+// or the three of a number's 24 bits (`highest`).
 #pragma once
 #include <vector>
 
@@ -11,13 +10,10 @@
 
 namespace quire::jit {
 
-// Formats whose rows can be taken like this on the target.
-bool has_fours(const quire_format& format, const Target& target);
+// Formats whose rows can be taken like this on the target, with so many digits of the query.
+bool has_fours(const quire_format& format, const Target& target, int digits);
 
-inline bool takes_fours(const RowKey& key) {
-    return key.products == Products::two_bytes || key.products == Products::three_bytes ||
-           (key.bytes() && has_fours(key.format, *key.target));
-}
+inline bool takes_fours(const RowKey& key) { return key.query_bytes() > 0; }
 
 // What the kernel takes of a query row (args.h: QkArgs).
 //
@@ -37,16 +33,22 @@ struct FoursForm {
     // lane starts with -sum over its runs of factor * (zero * the sum of the run's bytes + kSpanZero where j
     // is odd).
     bool joins_runs = false;
+    // Of one byte, where products of bytes are added to words first: those of two elements of each part share
+    // a factor, a word, with which `vpmaddwd` multiplies them. Factors are whole numbers of a unit as above.
+    bool weighs_words = false;
+    int largest = 0;  // of the query's numbers
 
     int runs() const { return 4 / run; }  // of a chunk
     // Vectors of a row: the query's [chunks][4][parts][digits], the highest digit first; of factors
-    // [chunks][runs], or [chunks][2] pairs and one more; and of what its sums start with
+    // [chunks][runs], or [chunks][2] pairs, or [chunks][4], and one more; and of what its sums start with
     // [chunks][runs][chains], or [chunks].
     int vectors() const { return chunks * 4 * parts * digits; }
     int sums() const { return chunks * runs(); }
     int chains() const { return digits == 3 ? 2 : 1; }
     int starts() const { return joins_runs ? chunks : sums() * chains(); }
-    int factors() const { return joins_runs ? 2 * chunks + 1 : sums(); }
+    int factors() const { return has_unit() ? words() + 1 : sums(); }
+    bool has_unit() const { return joins_runs || weighs_words; }
+    int words() const { return (joins_runs ? 2 : 4) * chunks; }  // vectors of factors that are words
 };
 
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code);  // void(const QkArgs*)

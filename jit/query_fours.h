@@ -7,6 +7,11 @@
 
 namespace quire::jit {
 
+// Others than these are rounded without generated code (src/attend_query.cc).
+inline bool has_query_fours(const RowKey& keys) {
+    return takes_fours(keys) && keys.target->vector_bits == 512 && keys.target->vnni;
+}
+
 // void(const QueryFoursArgs*)
 Status generate_query_fours(const RowKey& keys, std::vector<uint8_t>* code);
 

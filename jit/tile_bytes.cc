@@ -197,8 +197,7 @@ private:
 }  // namespace
 
 bool has_tile_key_bytes(const RowKey& key) {
-    return key.target->vnni && has_bytes(key.format, *key.target) &&
-           scale_group(key.format) % kByteTileSpan == 0;
+    return key.target->vnni && has_bytes(key.format) && scale_group(key.format) % kByteTileSpan == 0;
 }
 
 bool has_tile_key_two_bytes(const RowKey& key) { return has_tile_key_three_bytes(key); }

@@ -69,7 +69,8 @@ private:
 // Results of f32 operations below 2^-126 are 0 as long as it lives: an instruction that makes one takes
 // Intel's cores more than 100 cycles, and under ALiBi most probabilities of far keys, and sums that are
 // scaled again and again, pass through there. Outputs are written without it: those of half precision are
-// subnormal from 2^-14 on, and while processors leave them to themselves, emulators need not (QEMU 7 does not).
+// subnormal from 2^-14 on, and while processors leave them to themselves, emulators need not (QEMU 7 does
+// not).
 class WithoutSubnormals {
 public:
     WithoutSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | _MM_FLUSH_ZERO_ON); }
@@ -88,16 +89,16 @@ float query_factor(const AttentionSpec& spec);
 // [key_stride] floats as words of 15 bits and a sign, in AttentionPlan::query_order; returns what they are to
 // be multiplied by. NaN or Inf among them makes that NaN.
 float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words);
-// The query as bytes: [byte_order], what its lanes' sums start with [chunks][L], and their factors
-// [spans][L].
+// The query as bytes or digits, what sums of products with them start with, and their factors.
 struct QueryBytes {
     int8_t* bytes;
     int32_t* starts;
     float* factors;
 };
-// The same of [key_stride] floats, in AttentionPlan::byte_order; each lane has a factor of its own.
-void query_to_bytes(const AttentionPlan& plan, const float* query, const QueryBytes& to);
-// The same of keys in blocks of tokens (jit/token_qk_bytes.h), in bytes or digits.
+// For keys in fours (jit/qk_fours.h), of [chunks][parts][4 L] floats, 0 from `dim` on, and one more, which is
+// read.
+void query_to_fours(const jit::FoursForm& form, const float* query, int dim, const QueryBytes& to);
+// The same of keys in blocks of tokens (jit/token_qk_bytes.h).
 void query_to_token_bytes(const jit::TokenBytesForm& form, const float* query, const QueryBytes& to);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);

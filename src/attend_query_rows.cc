@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "jit/byte_loader.h"
 #include "jit/token_qk_bytes.h"
 
 namespace quire {
@@ -12,13 +11,6 @@ namespace {
 struct Sizes {
     size_t query, starts, factors;
 };
-
-Sizes byte_sizes(const AttentionPlan& plan) {
-    const quire_format& format = plan.spec.key_format;
-    const size_t lanes = size_t(plan.target->lanes()), span = size_t(jit::byte_span(format));
-    const size_t starts = plan.byte_order.size() / 4 / size_t(jit::byte_parts(format));
-    return {plan.byte_order.size(), starts, (starts / lanes + span - 1) / span * lanes};
-}
 
 Sizes four_sizes(const jit::FoursForm& form) {
     const size_t lanes = size_t(form.lanes);
@@ -40,15 +32,17 @@ Sizes token_sizes(const jit::TokenBytesForm& form) {
 }
 
 const jit::FoursForm* fours_of(const AttentionPlan& plan, jit::Products products) {
-    if (products == jit::Products::two_bytes) return &plan.fours[1];
-    if (products == jit::Products::three_bytes) return &plan.fours[2];
-    return products == jit::Products::bytes && plan.fours[0].digits ? &plan.fours[0] : nullptr;
+    switch (products) {
+        case jit::Products::bytes: return &plan.fours[0];
+        case jit::Products::two_bytes: return &plan.fours[1];
+        case jit::Products::three_bytes: return &plan.fours[2];
+        default: return nullptr;
+    }
 }
 
 Sizes sizes_of(const AttentionPlan& plan, jit::Products products) {
     if (of_token_bytes(plan, products)) return token_sizes(token_form(plan, products));
     if (const jit::FoursForm* fours = fours_of(plan, products)) return four_sizes(*fours);
-    if (products == jit::Products::bytes) return byte_sizes(plan);
     if (products == jit::Products::words) return {plan.query_order.size() * 2, 0, 1};
     return {size_t(plan.key_stride) * 4, 0, 0};
 }
@@ -85,8 +79,8 @@ void prepare_row(const AttentionPlan& plan, const jit::DecodeKernels& kernels, c
         kernels.query_fours({row, bytes, starts, factors});
     else if (of_token_bytes(plan, kernels.query))
         query_to_token_bytes(token_form(plan, kernels.query), row, {bytes, starts, factors});
-    else if (kernels.query == jit::Products::bytes)
-        query_to_bytes(plan, row, {bytes, starts, factors});
+    else if (const jit::FoursForm* fours = fours_of(plan, kernels.query))
+        query_to_fours(*fours, row, plan.spec.D, {bytes, starts, factors});
     else if (kernels.query == jit::Products::words)
         *factors = query_to_words(plan, row, reinterpret_cast<int16_t*>(query));
     else

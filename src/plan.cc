@@ -39,12 +39,9 @@ void choose_tiles(AttentionPlan* plan, const jit::RowKey& tile_keys, const jit::
 // How the query is to be prepared for these keys.
 void set_query_form(AttentionPlan* plan, const jit::RowKey& keys) {
     if (token_block_info(keys.format.type)) return;
-    if (jit::takes_fours(keys)) {
-        const jit::FoursForm form(keys);
-        plan->fours[form.digits - 1] = form;
-    } else if (keys.bytes()) {
-        plan->byte_order = jit::byte_order(keys.format, keys.dim, keys.target->lanes());
-    }
+    if (!jit::takes_fours(keys)) return;
+    const jit::FoursForm form(keys);
+    plan->fours[form.digits - 1] = form;
 }
 
 // How rows lie that follow each other in pages. Runs are of use to kernels whose turns do not cross them: QK

@@ -110,30 +110,21 @@ double word_cycles_of_keys(const jit::RowKey& key) {
     return chunks * cycles(*key.target, key.rows * 3, split + mixed + key.rows * (addition + 1));
 }
 
-// A chunk of one vector of bytes, or of two of nibbles: the codes, and for each row a dot product each
-// (without VNNI three multiplications and two additions for both), a conversion and a scaling FMA; for each
-// span the lanes' factors.
-double byte_cycles_of_keys(const jit::RowKey& key) {
-    const int parts = jit::byte_parts(key.format), elements = parts * 4 * key.target->lanes();
-    const int chunks = (key.dim + elements - 1) / elements, span = jit::byte_span(key.format);
-    const int spans = (chunks + span - 1) / span;
-    const double codes = parts == 2 ? 4 : 1, mixed = scale_group(key.format) < elements;
-    const double dots = key.target->vnni ? parts : 3, additions = key.target->vnni ? 0 : 2;
-    return cycles(*key.target, key.rows * (chunks * (dots + 1) + spans),
-                  chunks * (codes + mixed + key.rows * (additions + 1)));
-}
-
 // A vector of codes, whose chunks are transposed four at a time: for each row a dot product for every vector
 // and digit, and for every four keys and run a conversion, a scaling FMA (one for all runs that share a
 // scale) and what joins digits, or a factor: one multiplication more for one digit and for three, and two
 // other operations for two and for three. Joined runs: for all four two dot products, two shifts with
-// an or each, a conversion and an FMA.
+// an or each, a conversion and an FMA. Weighed words: a product of bytes for each part and one of words, of
+// which each is added to another, and for each run a conversion and an FMA.
 double cycles_of_fours(jit::RowKey key, jit::Products products) {
     key.products = products;
     const jit::FoursForm form(key);
     const double codes = 3 + 3 * (form.parts - 1), runs = form.runs() / 4.;
     if (form.joins_runs)
         return form.chunks * cycles(*key.target, key.rows * (form.parts + .75), codes + .5 + key.rows * 1.25);
+    if (form.weighs_words)
+        return form.chunks * cycles(*key.target, key.rows * (form.parts + 1 + runs),
+                                    codes + 2 * runs + key.rows * (form.parts + runs));
     const double scaling = form.runs_share_scale ? 1. / form.runs() : 1;
     const double multiplications = scaling + (form.digits == 2 ? 0 : 1), others = form.digits == 1 ? 1 : 3;
     return form.chunks * cycles(*key.target, key.rows * (form.parts * form.digits + runs * multiplications),
@@ -199,14 +190,13 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
         if (!possible || count(key) >= kWorthIt * least) return;
         best = products, least = count(key);
     };
-    const bool fours = jit::has_fours(key.format, *key.target);
-    consider(jit::Products::three_bytes, fours && query_stays_near(key), number_cycles_of_fours);
+    const auto fours = [&](int digits) { return jit::has_fours(key.format, *key.target, digits); };
+    consider(jit::Products::three_bytes, fours(3) && query_stays_near(key), number_cycles_of_fours);
     consider(jit::Products::words, precision != QUIRE_PRECISION_HIGHEST && jit::has_words(key.format),
              word_cycles_of_keys);
-    consider(jit::Products::two_bytes, precision != QUIRE_PRECISION_HIGHEST && fours, word_cycles_of_fours);
-    consider(jit::Products::bytes,
-             precision == QUIRE_PRECISION_MEDIUM && jit::has_bytes(key.format, *key.target),
-             fours ? byte_cycles_of_fours : byte_cycles_of_keys);
+    consider(jit::Products::two_bytes, precision != QUIRE_PRECISION_HIGHEST && fours(2),
+             word_cycles_of_fours);
+    consider(jit::Products::bytes, precision == QUIRE_PRECISION_MEDIUM && fours(1), byte_cycles_of_fours);
     return best;
 }
 

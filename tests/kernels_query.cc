@@ -7,7 +7,8 @@
 
 #include "jit/byte_loader.h"
 #include "jit/kernels.h"
-#include "jit/qk_fours.h"
+#include "jit/query_fours.h"
+#include "src/attend.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/rounded_query.h"
 #include "tests/support/run.h"
@@ -25,6 +26,11 @@ struct Fours {
         padded.resize(form.order.size(), 0.f);
         padded.push_back(NAN);  // is read, and no more
         const GuardedBuffer from = GuardedBuffer::of(padded, flush);
+        if (!has_query_fours(key)) {
+            query_to_fours(form, from.as<float>(), key.dim,
+                           {bytes.as<int8_t>(), starts.as<int32_t>(), factors.as<float>()});
+            return;
+        }
         jit::DecodeKernels kernels;
         const Status made =
             make_decode_kernels(test_code_cache(), key, plain(key), {}, jit::Placement::adjacent, &kernels);
@@ -61,6 +67,7 @@ struct Fours {
     }
     void check_starts() const {
         if (form.joins_runs) return check_joined_starts();
+        if (form.weighs_words) return check_word_starts();
         for (int sum = 0; sum < form.sums(); ++sum)
             for (int lane = 0; lane < form.lanes; ++lane) {
                 int64_t low = 0, high_sum = 0;
@@ -96,16 +103,28 @@ struct Fours {
                 ASSERT_EQ(starts.as<int32_t>()[chunk * form.lanes + lane], start);
             }
     }
-    void check_joined_factors(const RoundedQuery& wanted) const {
-        const size_t words = size_t(2 * form.chunks * form.lanes);
+    void check_word_starts() const {
+        for (int sum = 0; sum < form.sums(); ++sum)
+            for (int lane = 0; lane < form.lanes; ++lane) {
+                int64_t start = 0;
+                for (int j = sum * form.run; j < (sum + 1) * form.run; ++j)
+                    for (int part = 0; part < form.parts; ++part)
+                        for (int i = 0; i < 4; ++i)
+                            start -= factors.as<uint16_t>()[(j * form.lanes + lane) * 2 + i / 2] * form.zero *
+                                     number(bytes, j * form.parts + part, lane, i);
+                ASSERT_EQ(starts.as<int32_t>()[sum * form.lanes + lane], start);
+            }
+    }
+    void check_word_factors(const RoundedQuery& wanted) const {
+        const size_t words = size_t(form.words() * form.lanes);
         for (size_t i = 0; i < words; ++i)
             ASSERT_EQ(factors.as<uint32_t>()[i], wanted.factors.as<uint32_t>()[i]);
         ASSERT_NEAR(unit(), wanted.factors.as<float>()[words], unit() * 1e-6f);
     }
-    float unit() const { return factors.as<float>()[2 * form.chunks * form.lanes]; }
+    float unit() const { return factors.as<float>()[form.words() * form.lanes]; }
 
     void check_factors(const RoundedQuery& wanted) const {
-        if (form.joins_runs) return check_joined_factors(wanted);
+        if (form.has_unit()) return check_word_factors(wanted);
         for (size_t i = 0; i < factors.size() / 4; ++i) {
             const float other = wanted.factors.as<float>()[i];
             ASSERT_NEAR(factors.as<float>()[i], other, other * 1e-6f);
@@ -143,8 +162,8 @@ void check_poison(const jit::RowKey& key, float number) {
         std::vector<float> row = draw_row(key.dim, 2);
         row[size_t(at)] = number;
         const Fours got(key, row, Flush::end);
-        ASSERT_TRUE(!got.form.joins_runs || std::isnan(got.unit())) << number << " at " << at;
-        for (size_t i = 0; !got.form.joins_runs && i < got.factors.size() / 4; ++i)
+        ASSERT_TRUE(!got.form.has_unit() || std::isnan(got.unit())) << number << " at " << at;
+        for (size_t i = 0; !got.form.has_unit() && i < got.factors.size() / 4; ++i)
             ASSERT_TRUE(std::isnan(got.factors.as<float>()[i])) << number << " at " << at;
     }
 }
@@ -155,14 +174,14 @@ std::vector<jit::RowKey> keys_in_fours() {
         for (const RowShape& shape : row_shapes())
             for (const jit::Products products :
                  {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
-                if (jit::has_fours(shape.format, *target))
+                if (can_be(shape, *target, products))
                     keys.push_back({target, shape.format, shape.dim, 1, products});
     return keys;
 }
 
 TEST(KernelsQuery, QuickFours) {
     const std::vector<jit::RowKey> keys = keys_in_fours();
-    if (keys.empty()) GTEST_SKIP() << best_target().name << " takes no keys in fours";
+    ASSERT_FALSE(keys.empty());
     for (const jit::RowKey& key : keys) {
         for (const Flush flush : {Flush::end, Flush::begin}) check_row(key, flush);
         for (const float number : {NAN, -NAN, INFINITY, -INFINITY}) check_poison(key, number);
@@ -172,13 +191,14 @@ TEST(KernelsQuery, QuickFours) {
 // A row of zeros has no largest number to be rounded by.
 TEST(KernelsQuery, QuickZeros) {
     const std::vector<jit::RowKey> keys = keys_in_fours();
-    if (keys.empty()) GTEST_SKIP() << best_target().name << " takes no keys in fours";
+    ASSERT_FALSE(keys.empty());
     for (const jit::RowKey& key : keys) {
         const Fours got(key, std::vector<float>(size_t(key.dim), -0.f), Flush::end);
         for (const uint8_t byte : got.bytes.bytes()) ASSERT_EQ(byte, 0);
         got.check_starts();
         for (const uint8_t byte : got.starts.bytes()) ASSERT_TRUE(byte == 0 || got.form.joins_runs);
-        for (size_t i = 0; i < got.factors.size() / 4; ++i)
+        ASSERT_TRUE(!got.form.has_unit() || std::isfinite(got.unit()));
+        for (size_t i = 0; !got.form.has_unit() && i < got.factors.size() / 4; ++i)
             ASSERT_TRUE(std::isfinite(got.factors.as<float>()[i]));
     }
 }

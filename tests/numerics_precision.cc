@@ -222,8 +222,9 @@ TEST(NumericsPrecision, QuickNote) {
     EXPECT_EQ(
         precision_note(spec, *find_target("avx512_vnni_bf16")),
         "precision: keys medium for 4 8 12 16 more query rows, values medium for more query rows" + rest);
-    EXPECT_EQ(precision_note(spec, *find_target("avx2")),
-              "precision: keys high for 4 8 12 more query rows, values highest" + rest);
+    EXPECT_EQ(
+        precision_note(spec, *find_target("avx2")),
+        "precision: keys medium for 4 8 12 query rows and high for more query rows, values highest" + rest);
     spec.value_format = quantised(QUIRE_INT4, 32, QUIRE_F16);
     EXPECT_EQ(
         precision_note(spec, *find_target("avx512_vnni_bf16")),

@@ -53,6 +53,16 @@ KERNELS = (
         "decode_qk_d128_r4_int4_gr32_f16_bytes",
     ),
     (
+        ("avx2", "avx2_vnni"),
+        "--cache int8 --precision medium --heads 8 --head-dim 128 --group 32",
+        "decode_qk_d128_r4_int8_gr32_f16_bytes",
+    ),
+    (
+        ("avx2_vnni",),
+        "--cache int8 --precision high --heads 8 --head-dim 128 --group 32",
+        "decode_qk_d128_r4_int8_gr32_f16_two_bytes",
+    ),
+    (
         ("avx512_vnni",),
         "--cache int4 --precision high --heads 8 --head-dim 128 --group 32",
         "decode_qk_d128_r4_int4_gr32_f16_two_bytes query_fours_d128_int4_gr32_f16_two_bytes",

@@ -159,9 +159,8 @@ bool can_be_words(const quire_format& format) {
 bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
     const bool of_bytes = products != jit::Products::floats && products != jit::Products::words;
     if (of_bytes && token_block_info(shape.format.type)) return jit::has_token_bytes(shape.format, target);
-    if (products == jit::Products::bytes) return jit::has_bytes(shape.format, target);
-    if (products == jit::Products::two_bytes || products == jit::Products::three_bytes)
-        return jit::has_fours(shape.format, target);
+    if (of_bytes)
+        return jit::has_fours(shape.format, target, jit::RowKey{&target, {}, 0, 0, products}.query_bytes());
     return products == jit::Products::floats || can_be_words(shape.format);
 }
 

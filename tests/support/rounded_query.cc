@@ -33,40 +33,8 @@ RoundedQuery to_words(const jit::RowKey& key, int rows, const float* query, Flus
     return {GuardedBuffer::of(words, flush), {}, GuardedBuffer::of(factors, flush)};
 }
 
-// The bytes that stand for it from here on: x = byte * the factor of its lane and span.
-RoundedQuery to_bytes(const jit::RowKey& key, int rows, float* query, Flush flush) {
-    const size_t lanes = size_t(key.target->lanes()), parts = size_t(jit::byte_parts(key.format));
-    const size_t span = size_t(jit::byte_span(key.format));
-    const std::vector<int> order = jit::byte_order(key.format, key.dim, int(lanes));
-    const size_t chunks = order.size() / (4 * lanes * parts), spans = (chunks + span - 1) / span;
-    const auto chunk_of = [&](size_t i) { return i / (4 * lanes * parts); };
-    const auto lane_of = [&](size_t i) { return i / 4 % lanes; };
-    const auto factor_of = [&](size_t i) { return chunk_of(i) / span * lanes + lane_of(i); };
-    std::vector<int8_t> bytes;
-    std::vector<int32_t> starts;
-    std::vector<float> factors;
-    for (int r = 0; r < rows; ++r) {
-        float* row = query + r * key.padded();
-        std::vector<float> tops(spans * lanes, 1e-3f);
-        std::vector<int32_t> start(chunks * lanes, 0);
-        for (size_t i = 0; i < order.size(); ++i)
-            if (order[i] >= 0) tops[factor_of(i)] = std::max(tops[factor_of(i)], std::fabs(row[order[i]]));
-        for (size_t i = 0; i < order.size(); ++i) {
-            const float x = order[i] < 0 ? 0 : row[order[i]];
-            bytes.push_back(int8_t(std::lrint(x / tops[factor_of(i)] * 127)));
-            start[chunk_of(i) * lanes + lane_of(i)] -= jit::byte_zero(key.format) * bytes.back();
-            if (order[i] >= 0) row[order[i]] = float(bytes.back()) * (tops[factor_of(i)] / 127);
-        }
-        starts.insert(starts.end(), start.begin(), start.end());
-        for (size_t i = 0; i < tops.size(); ++i)
-            factors.push_back(tops[i] / (i + lanes < tops.size() ? tops[i + lanes] : 127));
-    }
-    return {GuardedBuffer::of(bytes, flush), GuardedBuffer::of(starts, flush),
-            GuardedBuffer::of(factors, flush)};
-}
-
-// The same of fours: words of one factor a row, in two bytes; or bytes with one for each run of a quarter
-// of the lanes. Every dword stands four times, for four keys.
+// Fours: words of one factor a row, in two bytes; or bytes with one for each run of a quarter of the lanes,
+// which stand for it from here on. Every dword stands four times, for four keys.
 RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flush) {
     const jit::FoursForm form(key);
     const size_t lanes = size_t(form.lanes), sums = size_t(form.sums()) * lanes,
@@ -121,49 +89,69 @@ RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flus
             GuardedBuffer::of(factors, flush)};
 }
 
-// A query row of joined runs (FoursForm::joins_runs), dword by dword.
-class JoinedRow {
+// A query row whose factors are words (FoursForm::joins_runs, weighs_words), dword by dword.
+class WordRow {
 public:
-    JoinedRow(const jit::FoursForm& form, int dim, float* row) : form_(form), row_(row) {
+    WordRow(const jit::FoursForm& form, int dim, float* row) : form_(form), row_(row) {
         for (int d = 0; d < dim; ++d) top_ = std::max(top_, std::fabs(row[d]));
     }
-    float unit() const { return top_ * (1.f / (127 * jit::kLargestFactor)); }
+    float unit() const { return top_ * (1.f / (float(form_.largest) * jit::kLargestFactor)); }
 
-    // Fills in what the kernel takes of run j in quarter `quarter` of a chunk; returns its part of the start.
+    // Fills in what the kernel takes of dword j in quarter `quarter` of a chunk; returns its part of the
+    // start.
     int64_t take(int chunk, int quarter, int j, int8_t* bytes, uint32_t* factors) {
-        const size_t lanes = size_t(form_.lanes);
-        std::vector<int> elements;
-        for (int part = 0; part < form_.parts; ++part)
-            for (int i = 0; i < 4; ++i)
-                elements.push_back(
-                    form_.order[(size_t(chunk * form_.parts + part) * lanes + size_t(4 * quarter + j)) * 4 +
-                                size_t(i)]);
-        float top = std::max(1e-30f, top_ / 1024);
-        for (int d : elements) top = std::max(top, d < 0 ? 0 : std::fabs(row_[d]));
-        const int64_t factor = std::lrint(top * (jit::kLargestFactor / top_) + .5f);
-        int64_t sum = 0;
-        for (size_t i = 0; i < elements.size(); ++i) {
-            const int d = elements[i];
-            const int byte = d < 0 ? 0 : int(std::lrint(double(row_[d]) / (double(unit()) * double(factor))));
-            sum += byte;
-            const size_t vector = size_t(chunk * 4 + j) * size_t(form_.parts) + i / 4;
-            for (size_t key = 0; key < 4; ++key)
-                bytes[(vector * lanes + size_t(4 * quarter) + key) * 4 + i % 4] = int8_t(byte);
-            if (d >= 0) row_[d] = float(byte) * float(factor) * unit();
+        if (form_.joins_runs) {
+            const auto of_all = take_elements(chunk, quarter, j, 0, 4, bytes);
+            put(2 * chunk + j / 2, quarter, of_all.first, j % 2 == 0, factors);
+            return -of_all.first * ((j % 2 == 1 ? jit::kSpanZero : 0) + form_.zero * of_all.second);
         }
-        for (size_t key = 0; key < 4; ++key)
-            factors[size_t(2 * chunk + j / 2) * lanes + size_t(4 * quarter) + key] |=
-                uint32_t(factor) << (j % 2 == 0 ? 16 : 0);
-        return -factor * ((j % 2 == 1 ? jit::kSpanZero : 0) + form_.zero * sum);
+        int64_t start = 0;
+        for (int i = 0; i < 4; i += 2) {
+            const auto of_two = take_elements(chunk, quarter, j, i, i + 2, bytes);
+            put(4 * chunk + j, quarter, of_two.first, i == 2, factors);
+            start -= of_two.first * form_.zero * of_two.second;
+        }
+        return start;
     }
 
 private:
+    // Elements begin .. end of each part's dword: their factor, and their numbers' sum.
+    std::pair<int64_t, int64_t> take_elements(int chunk, int quarter, int j, int begin, int end,
+                                              int8_t* bytes) {
+        const auto element = [&](int part, int i) {
+            return form_
+                .order[size_t((chunk * form_.parts + part) * form_.lanes + 4 * quarter + j) * 4 + size_t(i)];
+        };
+        float top = std::max(1e-30f, top_ / 1024);
+        for (int part = 0; part < form_.parts; ++part)
+            for (int i = begin; i < end; ++i)
+                if (element(part, i) >= 0) top = std::max(top, std::fabs(row_[element(part, i)]));
+        const int64_t factor = std::lrint(top * (jit::kLargestFactor / top_) + .5f);
+        int64_t sum = 0;
+        for (int part = 0; part < form_.parts; ++part)
+            for (int i = begin; i < end; ++i) {
+                const int d = element(part, i);
+                const int byte =
+                    d < 0 ? 0 : int(std::lrint(double(row_[d]) / (double(unit()) * double(factor))));
+                sum += byte;
+                const int vector = (chunk * 4 + j) * form_.parts + part;
+                for (int key = 0; key < 4; ++key)
+                    bytes[(vector * form_.lanes + 4 * quarter + key) * 4 + i] = int8_t(byte);
+                if (d >= 0) row_[d] = float(byte) * float(factor) * unit();
+            }
+        return {factor, sum};
+    }
+    void put(int vector, int quarter, int64_t factor, bool above, uint32_t* factors) const {
+        for (int key = 0; key < 4; ++key)
+            factors[vector * form_.lanes + 4 * quarter + key] |= uint32_t(factor) << (above ? 16 : 0);
+    }
+
     const jit::FoursForm& form_;
     float* const row_;
     float top_ = 1e-30f;
 };
 
-RoundedQuery to_joined_fours(const jit::RowKey& key, int rows, float* query, Flush flush) {
+RoundedQuery to_fours_of_words(const jit::RowKey& key, int rows, float* query, Flush flush) {
     const jit::FoursForm form(key);
     const size_t lanes = size_t(form.lanes), R = size_t(rows);
     const size_t of_bytes = size_t(form.vectors()) * lanes * 4, of_factors = size_t(form.factors()) * lanes;
@@ -171,19 +159,20 @@ RoundedQuery to_joined_fours(const jit::RowKey& key, int rows, float* query, Flu
     std::vector<int32_t> starts(R * size_t(form.starts()) * lanes, 0);
     std::vector<uint32_t> factors(R * of_factors, 0);
     for (size_t r = 0; r < R; ++r) {
-        JoinedRow row(form, key.dim, query + r * size_t(key.padded()));
+        WordRow row(form, key.dim, query + r * size_t(key.padded()));
         const float unit = row.unit();
         for (size_t lane = 0; lane < lanes; ++lane)
             std::memcpy(&factors[(r + 1) * of_factors - lanes + lane], &unit, sizeof unit);
         for (int chunk = 0; chunk < form.chunks; ++chunk)
-            for (int quarter = 0; quarter < form.lanes / 4; ++quarter) {
-                int64_t start = 0;
-                for (int j = 0; j < 4; ++j)
-                    start += row.take(chunk, quarter, j, &bytes[r * of_bytes], &factors[r * of_factors]);
-                for (size_t k = 0; k < 4; ++k)
-                    starts[(r * size_t(form.starts()) + size_t(chunk)) * lanes + size_t(4 * quarter) + k] =
-                        int32_t(start);
-            }
+            for (int quarter = 0; quarter < form.lanes / 4; ++quarter)
+                for (int j = 0; j < 4; ++j) {
+                    const int64_t start =
+                        row.take(chunk, quarter, j, &bytes[r * of_bytes], &factors[r * of_factors]);
+                    const int sum = form.joins_runs ? chunk : chunk * form.runs() + j / form.run;
+                    for (size_t k = 0; k < 4; ++k)
+                        starts[(r * size_t(form.starts()) + size_t(sum)) * lanes + size_t(4 * quarter) + k] +=
+                            int32_t(start);
+                }
     }
     return {GuardedBuffer::of(bytes, flush), GuardedBuffer::of(starts, flush),
             GuardedBuffer::of(factors, flush)};
@@ -195,9 +184,8 @@ RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush
     const bool tokens = token_block_info(key.format.type) != nullptr;
     if (tokens && key.products != jit::Products::floats && !key.words())
         return rounded_token_query(key, rows, query, flush);
-    if (takes_fours(key) && jit::FoursForm(key).joins_runs) return to_joined_fours(key, rows, query, flush);
+    if (takes_fours(key) && jit::FoursForm(key).has_unit()) return to_fours_of_words(key, rows, query, flush);
     if (takes_fours(key)) return to_fours(key, rows, query, flush);
-    if (key.bytes()) return to_bytes(key, rows, query, flush);
     if (key.words()) return to_words(key, rows, query, flush);
     return {};
 }
