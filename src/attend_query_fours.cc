@@ -10,6 +10,11 @@
 namespace quire {
 namespace {
 
+// The other two, signed, are at least -0x8080.
+__m128i highest_of_three(__m128i number) {
+    return _mm_srai_epi32(_mm_add_epi32(number, _mm_set1_epi32(0x8080)), 16);
+}
+
 // Dword j of 16 bytes, a quarter of a vector of 512 bits, of each part of a chunk.
 struct Dword {
     int chunk, quarter, j;
@@ -23,19 +28,19 @@ public:
     // Numbers in units of `factor`, the row's.
     void round_digits(float inverse) const {
         for_each_sum([&](const Dword& first) {
-            __m128i sums = _mm_setzero_si128(), lows = sums;
+            __m128i sums = _mm_setzero_si128(), highest = sums;  // of three digits
             for (int i = 0; i < form_.run; ++i) {
                 const Dword at = {first.chunk, first.quarter, first.j + i};
                 for (int part = 0; part < form_.parts; ++part) {
                     const __m128i number = _mm_cvtps_epi32(_mm_mul_ps(load(at, part), _mm_set1_ps(inverse)));
                     store(at, part, number);
                     sums = _mm_add_epi32(sums, number);
-                    lows = _mm_add_epi32(lows, lowest_digit(number));
+                    highest = _mm_add_epi32(highest, highest_of_three(number));
                 }
             }
             if (form_.chains() == 1) return start(first, 0, sum_of(sums));
-            start(first, 0, uint32_t(int32_t(sum_of(_mm_sub_epi32(sums, lows))) / 256));
-            start(first, 1, sum_of(lows));
+            start(first, 0, sum_of(highest));
+            start(first, 1, sum_of(_mm_sub_epi32(sums, _mm_slli_epi32(highest, 16))));
         });
     }
 
