@@ -60,14 +60,13 @@ struct NextRows {
 };
 
 struct QkArgs {
-    // float [R][V]; int16_t [R][query words], in the order of the keys' words; int8_t [R][chunks][parts][4
-    // L], in that of their bytes (jit/byte_loader.h); or int8_t [R][vectors][4 L] of fours (jit/qk_fours.h)
+    // float [R][V]; int16_t [R][query words], in the order of the keys' words; or of keys in fours int8_t
+    // [R][vectors][4 L] (jit/qk_fours.h)
     const void* query;
-    const float* factors;  // of the words, and of two bytes: [R], room for 3 more; of the bytes:
-    // [R][spans][L] (byte_span), from the units of a span to those of the next, and of the last to 1; of
-    // fours of bytes: [R][factors][L] (jit/qk_fours.h)
-    const int32_t* starts;  // of the bytes: [R][chunks][L], of fours [R][starts][L]: -zero * the sum of the
-                            // lane's bytes, words or digits; or what FoursForm::joins_runs says
+    const float* factors;   // of words, of two and of three bytes: [R], room for 3 more; of bytes
+                            // [R][factors][L]
+    const int32_t* starts;  // of fours [R][starts][L]: -zero * the sum of the lane's bytes or digits, times
+                            // their factors where those are words; or what FoursForm::joins_runs says
     // [N + kRowsSoon] address of each key row; padded to a multiple of kKeyPadding, and behind them so many
     // that are asked for, not read (of blocks of tokens none)
     const char* const* rows;
@@ -75,7 +74,7 @@ struct QkArgs {
     float* scores;        // [R][kBlock], written
     int64_t count;        // keys, a multiple of kKeyPadding
     NextRows next;
-    float* numbers;  // [kMostNumbers][L], scratch of kernels that take the query rows in several passes
+    float* numbers;  // [kMostNumbers][L], scratch
 };
 
 struct QueryFoursArgs {  // a query row -> what QK of keys in fours takes of it (QkArgs)

@@ -36,7 +36,7 @@ struct DecodeKernels {          // few query rows against a block of cache rows;
     BlockKernels side_by_side;  // rows as `placement` says; empty where a side has blocks of tokens
     Placement placement = Placement::adjacent;
     Products query = Products::floats;   // what qk takes
-    Kernel<QueryFoursArgs> query_fours;  // empty where that is not of fours
+    Kernel<QueryFoursArgs> query_fours;  // empty where that is not of fours, or not generated
     bool of_block = false;               // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;
     Kernel<WeightsArgs> weights;  // empty where pv takes probabilities

@@ -39,9 +39,9 @@ constexpr int kLargestOfWords = 63;  // a byte of the query whose products with 
 //
 // live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits, joined: two) + q, or
 //       words of each part; three: + 256, joined: + what second sums start with
-class Qfours_ : public Emitter {
+class QkFours : public Emitter {
 public:
-    explicit Qfours_(const RowKey& key)
+    explicit QkFours(const RowKey& key)
         : Emitter(*key.target),
           key_(key),
           form_(key),
@@ -402,6 +402,6 @@ FoursForm::FoursForm(const RowKey& key)
     joins_runs = one_scale && parts == 2;
 }
 
-Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) { return Qfours_(key).finish(code); }
+Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) { return QkFours(key).finish(code); }
 
 }  // namespace quire::jit

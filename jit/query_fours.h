@@ -7,7 +7,7 @@
 
 namespace quire::jit {
 
-// Others than these are rounded without generated code (src/attend_query.cc).
+// Others than these are rounded without generated code (src/attend_query_fours.cc).
 inline bool has_query_fours(const RowKey& keys) {
     return takes_fours(keys) && keys.target->vector_bits == 512 && keys.target->vnni;
 }
