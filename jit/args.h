@@ -42,6 +42,8 @@ constexpr float kLargestOfThree = float(largest_digits(3));
 // Factors of a query row's bytes as whole numbers, in units of the row's largest number / 127 / this one,
 // which they are at most, but for a rounding.
 constexpr int kLargestFactor = 16384;
+// The largest byte of a query whose products with two codes of 8 bits are a word.
+constexpr int kLargestOfWords = 63;
 
 // Kernels of adjacent rows (Placement::adjacent) take of each list of rows the first address alone.
 struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32

@@ -10,8 +10,7 @@
 namespace quire::jit {
 namespace {
 
-constexpr int kMostOfFactor = 8;     // elements of a query of bytes that share one
-constexpr int kLargestOfWords = 63;  // a byte of the query whose products with two codes of 8 bits are a word
+constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 
 // for each turn of F fours of keys:                                                   emit_turn
 //   for each pass over R' of the query rows, for each chunk of the rows:              emit_chunk

@@ -22,7 +22,8 @@ int digits_of(Products products) {
     return products == Products::bytes ? 1 : products == Products::two_bytes ? 2 : 3;
 }
 
-// The lanes are tokens. For each turn of two blocks (of an odd number the last one twice):   emit_turn
+// The lanes are tokens. For each turn of two vectors, which are two blocks (of an odd number the last one
+// twice), or with 256 bits the halves of one:                                              emit_turn
 //   for each pass over R' of the query rows: scores = 0                                     emit_pass
 //     for each group, for each run of it: sums[r][digit][2] = 0 or starts                   emit_run
 //       for each part of the run: prefetch a share of the next blocks
@@ -34,9 +35,10 @@ int digits_of(Products products) {
 // Each dword of the query is read once for both blocks. Two digits are 256 * high + low, |query| < 2^15;
 // three of nibbles go into one sum, too: 2^23 * 2^3 * 32 elements at most, as largest_digits is smaller; of
 // int8 the low ones do not, and are another number: 2^15 * 2^7 * 128 < 2^31. Sums of bytes are of eight
-// elements, and multiplied by their factor.
+// elements, and multiplied by their factor. Without VNNI they are words, as in jit/qk_fours.cc.
 //
-// live: sums[R' * digits * 2] (bytes: and totals) + codes[2 * parts] + q + 256 + the loader's
+// live: sums[R' * digits * 2] (by eights: and totals) + codes[2 * parts] + q (words: two more) + 256 + the
+//       loader's
 class TokenQkBytes : public Emitter {
 public:
     explicit TokenQkBytes(const RowKey& key)
@@ -52,27 +54,35 @@ public:
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
         prefetch_.set(args() + kNext, 0);
         if (form_.chains == 2) vmovups(base_ = vec("digit's base"), splat(256));
-        loader_->hold(kHeld - (form_.chains == 2));
+        loader_->hold(held() - (form_.chains == 2));
         Label each_turn;
         L(each_turn);
         emit_turn();
-        add(blocks_, 8 * kTurn);
-        add(scores_, 4 * kTurn);
-        sub(count_, kTurn);
+        add(blocks_, 8 * turn());
+        add(scores_, 4 * turn());
+        sub(count_, turn());
         jg(each_turn, T_NEAR);
         end();
     }
 
 private:
-    static constexpr int kBlocks = 2, kTurn = kBlocks * kBlockTokens;  // tokens
-    static_assert(kBlock % kTurn == 0);  // scores of an odd block's double have room
+    static constexpr int kVectors = 2;                       // of a turn
+    static_assert(kBlock % (kVectors * kBlockTokens) == 0);  // scores of an odd block's double have room
 
     static constexpr int kPart = 32;  // elements; what the code has once
-    static constexpr int kHeld = 2;
     static constexpr size_t kNext = offsetof(QkArgs, next);
 
-    using Pair = std::vector<Vec>;   // [kBlocks]
+    using Pair = std::vector<Vec>;   // [kVectors]
     using Rows = std::vector<Pair>;  // [R']
+
+    int turn() const { return kVectors * lanes(); }  // tokens
+    bool of_two_blocks() const { return turn() > kBlockTokens; }
+    int blocks() const { return of_two_blocks() ? 2 : 1; }
+    // What vector b of a turn has where the first has this, so many bytes of each token.
+    RegExp of_vector(const RegExp& at, int b, int bytes) const {
+        return b == 0 ? at : of_two_blocks() ? at + second_ : at + lanes() * bytes;
+    }
+    int held() const { return num_vecs() == 32 ? 2 : 1; }
 
     int parts() const { return byte_parts(row_format(key_.format)); }  // vectors of a dword of codes
     int of_dword() const { return 4 * parts(); }
@@ -83,10 +93,11 @@ private:
     }
     RegExp scores_at(int row, int block) const { return scores_ + row * kBlock * 4 + block * vec_bytes(); }
 
-    // Vectors of a row: of bytes a sum and a total.
-    int vectors_of_row() const { return kBlocks * std::max(2, form_.digits); }
+    // For each row and vector: by eights one and the run's.
+    int sums() const { return form_.by_eights() ? 2 : form_.digits; }
     int rows_a_pass() const {
-        const int most = (num_vecs() - kBlocks * parts() - 1 - kHeld) / vectors_of_row();
+        const int temps = form_.weighs_words ? 3 : 1;
+        const int most = (num_vecs() - kVectors * parts() - temps - held()) / (kVectors * sums());
         const int passes = (key_.rows + most - 1) / most;
         return (key_.rows + passes - 1) / passes;
     }
@@ -102,64 +113,67 @@ private:
             Temp none(*this, "none");
             zero(none);
             for (int r = 0; r < rows; ++r)
-                for (int b = 0; b < kBlocks; ++b) vmovups(ptr[scores_at(row + r, b)], *none);
+                for (int b = 0; b < kVectors; ++b) vmovups(ptr[scores_at(row + r, b)], *none);
         }
         load_blocks();
         lea(scales_, ptr[block_ + token_block_info(key_.format.type)->code_bytes(key_.dim)]);
         mov(element_, ptr[args() + offsetof(QkArgs, query)]);
         mov(starts_,
-            ptr[args() + (form_.digits == 1 ? offsetof(QkArgs, factors) : offsetof(QkArgs, starts))]);
+            ptr[args() + (form_.by_eights() ? offsetof(QkArgs, factors) : offsetof(QkArgs, starts))]);
         if (row != 0) add(element_, row * form_.bytes());
         if (row != 0) add(starts_, row * starts_of_row() * 4);
-        if (row == 0) prefetch_.ask(kBlocks * prefetch_.lines() % (key_.dim / part()));
+        if (row == 0) prefetch_.ask(blocks() * prefetch_.lines() % (key_.dim / part()));
         times(key_.groups(), "groups left", [&] {
             times(runs_of_group(), "runs left", [&] { emit_run(row, rows); });
             add(scales_, kBlockTokens * 2);
         });
-        if (form_.digits > 1) emit_factors(row, rows);
+        if (!form_.by_eights()) emit_factors(row, rows);
     }
 
     // second_: the distance from the turn's first block to the one behind it, or 0.
     void load_blocks() {
         mov(block_, ptr[blocks_]);
+        if (of_two_blocks()) load_second();
+        if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
+    }
+    void load_second() {
         mov(second_, block_);
         Label alone;
-        cmp(count_, kTurn);
+        cmp(count_, turn());
         jl(alone);
         mov(second_, ptr[blocks_ + 8 * kBlockTokens]);
         L(alone);
         sub(second_, block_);
-        if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
     }
 
     void emit_run(int row, int rows) {
-        std::vector<Rows> sums;  // by digit; of bytes, of a factor and of the run
-        for (int i = 0; i < std::max(2, form_.digits); ++i) {
+        std::vector<Rows> sums;  // by digit; by eights, of a factor and of the run
+        for (int i = 0; i < this->sums(); ++i) {
             sums.emplace_back();
-            for (int r = 0; r < rows; ++r) sums.back().push_back(vecs("sum", kBlocks));
+            for (int r = 0; r < rows; ++r) sums.back().push_back(vecs("sum", kVectors));
         }
-        for (int r = 0; r < rows; ++r) form_.digits == 1 ? zero_both(sums[1][size_t(r)]) : start(sums, r);
+        for (int r = 0; r < rows; ++r) form_.by_eights() ? zero_both(sums[1][size_t(r)]) : start(sums, r);
         times(form_.run / part(), "parts left", [&] {
             const int dwords = part() / of_dword(),
-                      share = row == 0 ? kBlocks * prefetch_.lines() / (key_.dim / part()) : 0;
+                      share = row == 0 ? blocks() * prefetch_.lines() / (key_.dim / part()) : 0;
             for (int i = 0; i < dwords; ++i) {
                 prefetch_.ask((i + 1) * share / dwords - i * share / dwords);
                 if (row == 0 && prefetch_.asks_again()) {
                     const RegExp ahead = prefetch_.ahead(block_ + i * kBlockTokens * 4);
                     prefetcht0(ptr[ahead]);
-                    prefetcht0(ptr[ahead + second_]);
+                    if (of_two_blocks()) prefetcht0(ptr[ahead + second_]);
                 }
                 emit_dword(sums, i);
             }
             add(block_, part() / of_dword() * kBlockTokens * 4);
-            add(element_, part() * form_.digits);
-            if (form_.digits == 1) add(starts_, 8 * part() / TokenBytesForm::kOfFactor);
+            add(element_, part() * form_.dwords());
+            if (form_.by_eights()) add(starts_, 8 * part() / TokenBytesForm::kOfFactor);
         });
-        if (form_.digits > 1) emit_digits(sums);
+        if (!form_.by_eights()) emit_digits(sums);
         emit_scaled(sums.back(), row);
         for (const Rows& of_rows : sums)
             for (const Pair& pair : of_rows) free(pair);
-        if (form_.digits > 1) add(starts_, 4 * form_.chains);
+        if (!form_.by_eights()) add(starts_, 4 * form_.chains);
     }
 
     void zero_both(const Pair& v) {
@@ -169,7 +183,7 @@ private:
         broadcast(v[0], ptr[at]);
         for (size_t b = 1; b < v.size(); ++b) vmovaps(v[b], v[0]);
     }
-    int starts_of_row() const { return form_.digits == 1 ? form_.factors() : form_.starts(); }
+    int starts_of_row() const { return form_.by_eights() ? form_.factors() : form_.starts(); }
     RegExp starts_at(int row, int i) const { return starts_ + (row * starts_of_row() + i) * 4; }
 
     // A chain's start is that of its lowest digit, which is not shifted.
@@ -185,16 +199,21 @@ private:
 
     void emit_dword(const std::vector<Rows>& sums, int i) {
         std::vector<Pair> codes;  // [parts]
-        for (int p = 0; p < parts(); ++p) codes.push_back(vecs("codes", kBlocks));
-        for (int b = 0; b < kBlocks; ++b) {
-            const RegExp at = block_ + i * kBlockTokens * 4;
+        for (int p = 0; p < parts(); ++p) codes.push_back(vecs("codes", kVectors));
+        for (int b = 0; b < kVectors; ++b) {
             Vec k[2] = {codes[0][size_t(b)], codes.back()[size_t(b)]};
-            loader_->load_packed(k[0], 0, b == 0 ? at : at + second_);
+            loader_->load_packed(k[0], 0, of_vector(block_ + i * kBlockTokens * 4, b, 4));
             loader_->unpack(k);
         }
-        for (int p = 0; p < parts(); ++p)
-            form_.digits == 1 ? emit_bytes(sums, codes[size_t(p)], i * parts() + p)
-                              : emit_products(sums, codes[size_t(p)], i * parts() + p);
+        for (int p = 0; p < parts(); ++p) {
+            const int four = i * parts() + p;
+            if (form_.weighs_words)
+                emit_words(sums[0], codes[size_t(p)], four);
+            else if (form_.by_eights())
+                emit_bytes(sums, codes[size_t(p)], four);
+            else
+                emit_products(sums, codes[size_t(p)], four);
+        }
         for (const Pair& pair : codes) free(pair);
     }
 
@@ -204,10 +223,25 @@ private:
                 emit_dots(sums[size_t(digit)][r], codes, int(r), four * form_.digits + digit);
     }
 
+    RegExp element_at(int row, int at) const { return element_ + row * form_.bytes() + at * 4; }
+
+    void emit_words(const Rows& sums, const Pair& codes, int four) {
+        for (size_t r = 0; r < sums.size(); ++r) {
+            Temp q(*this, "q"), factors(*this, "factors");
+            broadcast(q, ptr[element_at(int(r), 2 * four)]);
+            broadcast(factors, ptr[element_at(int(r), 2 * four + 1)]);
+            for (size_t b = 0; b < kVectors; ++b) {
+                Temp words(*this, "words");
+                vpmaddubsw(words, codes[b], q);
+                vpmaddwd(words, words, factors);
+                vpaddd(sums[r][b], sums[r][b], words);
+            }
+        }
+    }
+
     void emit_dots(const Pair& sums, const Pair& codes, int row, int at) {
-        const RegExp element = element_ + row * form_.bytes() + at * 4;
         Temp q(*this, "q");
-        broadcast(q, ptr[element]);
+        broadcast(q, ptr[element_at(row, at)]);
         for (size_t b = 0; b < sums.size(); ++b) dot_bytes(sums[b], codes[b], q);
     }
 
@@ -221,7 +255,7 @@ private:
             if (four % kFours != kFours - 1) continue;
             Temp factor(*this, "factor");
             broadcast(factor, ptr[starts_at(int(r), at + 1)]);
-            for (size_t b = 0; b < kBlocks; ++b) {
+            for (size_t b = 0; b < kVectors; ++b) {
                 vcvtdq2ps(sum[b], sum[b]);
                 vfmadd231ps(total[b], sum[b], factor);
             }
@@ -232,7 +266,7 @@ private:
     void emit_digits(const std::vector<Rows>& sums) {
         const size_t lowest = sums.size() - 1, joined = lowest + 1 - size_t(form_.chains);
         for (size_t r = 0; r < sums[0].size(); ++r)
-            for (size_t b = 0; b < kBlocks; ++b) {
+            for (size_t b = 0; b < kVectors; ++b) {
                 for (size_t digit = 1; digit <= joined; ++digit) {
                     const Vec &higher = sums[digit - 1][r][b], &sum = sums[digit][r][b];
                     vpslld(higher, higher, 8);
@@ -247,9 +281,9 @@ private:
     }
 
     void emit_scaled(const Rows& sums, int row) {
-        for (size_t b = 0; b < kBlocks; ++b) {
+        for (size_t b = 0; b < kVectors; ++b) {
             Temp scale(*this, "scale");
-            vcvtph2ps(scale, b == 0 ? ptr[scales_] : ptr[scales_ + second_]);
+            vcvtph2ps(scale, ptr[of_vector(scales_, int(b), 2)]);
             inf_to_nan(scale);
             for (size_t r = 0; r < sums.size(); ++r) {
                 const RegExp at = scores_at(row + int(r), int(b));
@@ -264,7 +298,7 @@ private:
         for (int r = row; r < row + rows; ++r) {
             Temp factor(*this, "factor");
             broadcast(factor, ptr[starts_ + r * 4]);
-            for (int b = 0; b < kBlocks; ++b) {
+            for (int b = 0; b < kVectors; ++b) {
                 Temp score(*this, "score");
                 vmulps(score, factor, ptr[scores_at(r, b)]);
                 vmovups(ptr[scores_at(r, b)], *score);
@@ -284,8 +318,9 @@ private:
 
 }  // namespace
 
-bool has_token_bytes(const quire_format& format, const Target& target) {
-    return token_block_info(format.type) && target.vector_bits == 512 && target.vnni;
+bool has_token_bytes(const quire_format& format, const Target& target, int digits) {
+    if (!token_block_info(format.type)) return false;
+    return target.vnni ? target.vector_bits == 512 : digits == 1;
 }
 
 // A run is a group, or a part of one that fits a sum.
@@ -293,11 +328,15 @@ TokenBytesForm::TokenBytesForm(const RowKey& key)
     : dim(key.dim),
       digits(digits_of(key.products)),
       zero(byte_zero(row_format(key.format))),
-      is_nibbles(is_of_nibbles(row_format(key.format))) {
+      is_nibbles(is_of_nibbles(row_format(key.format))),
+      weighs_words(digits == 1 && !key.target->vnni),
+      largest(weighs_words && !is_nibbles ? kLargestOfWords : largest_digits(digits)) {
     constexpr int kMostRun = 128, kShortRun = 32;
     const int group = scale_group(key.format);
     run = group <= kMostRun && !(digits == 3 && is_nibbles) ? group : token_divisor(group, kShortRun);
     chains = digits == 3 && !is_nibbles ? 2 : 1;
+    // run * largest * |code| * factor < 2^31
+    largest_factor = is_nibbles ? kLargestFactor : kLargestFactor * 16 / std::max(16, run);
 }
 
 Status generate_token_qk_bytes(const RowKey& key, std::vector<uint8_t>* code) {

@@ -49,6 +49,32 @@ void round_token_bytes(const jit::TokenBytesForm& form, const float* query, floa
     }
 }
 
+// One byte each, with a factor for every two of a dword (TokenBytesForm::weighs_words).
+void round_token_words(const jit::TokenBytesForm& form, const float* query, float largest, float poison,
+                       const QueryBytes& to) {
+    const float least = std::max(jit::kLeastTop, largest * jit::kLeastShare),
+                units = float(form.largest_factor) / largest;
+    for (int first = 0; first < form.dim; first += form.run) {
+        __m128i sums = _mm_setzero_si128();
+        for (int d = first; d < first + form.run; d += 8) {
+            __m128 x[2];
+            load_eight(form, query + d, x);
+            for (int i = 0; i < 2; ++i) {
+                const __m128i factors = word_factors(_mm_max_ps(magnitude(x[i]), _mm_set1_ps(least)), units);
+                const __m128i number =
+                    _mm_cvtps_epi32(_mm_mul_ps(x[i], inverses_of(factors, units, form.largest)));
+                int8_t* const at = to.bytes + (d + 4 * i) * form.dwords();
+                store_digits(number, 1, at);
+                const int words = _mm_cvtsi128_si32(both_words(factors));
+                std::memcpy(at + 4, &words, sizeof(words));
+                sums = _mm_add_epi32(sums, _mm_madd_epi16(number, factors));
+            }
+        }
+        to.starts[first / form.run] = int32_t(0 - uint32_t(form.zero) * sum_of(sums));
+    }
+    *to.factors = largest * (1 / (float(form.largest) * float(form.largest_factor))) + poison;
+}
+
 // Two or three digits, with a factor for the row.
 void round_token_digits(const jit::TokenBytesForm& form, const float* query, float largest, float poison,
                         const QueryBytes& to) {
@@ -113,8 +139,10 @@ void store_digits(__m128i number, int digits, int8_t* out) {
 void query_to_token_bytes(const jit::TokenBytesForm& form, const float* query, const QueryBytes& to) {
     float poison = 0;
     const float largest = largest_of(query, form.dim, &poison);
-    if (form.digits == 1)
+    if (form.by_eights())
         round_token_bytes(form, query, std::max(jit::kLeastTop, largest * jit::kLeastShare), poison, to);
+    else if (form.weighs_words)
+        round_token_words(form, query, largest, poison, to);
     else
         round_token_digits(form, query, largest, poison, to);
 }

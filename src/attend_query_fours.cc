@@ -123,20 +123,15 @@ private:
             x[part] = load(at, part);
             tops = _mm_max_ps(tops, magnitude(x[part]));
         }
-        tops = _mm_max_ps(tops, _mm_shuffle_ps(tops, tops, 0xb1));
-        // The next whole number, so that no quotient is larger than the largest.
-        const __m128i factors =
-            _mm_cvtps_epi32(_mm_add_ps(_mm_mul_ps(tops, _mm_set1_ps(units)), _mm_set1_ps(.5f)));
-        const __m128 inverses =
-            _mm_div_ps(_mm_set1_ps(units * float(form_.largest)), _mm_cvtepi32_ps(factors));
+        const __m128i factors = word_factors(tops, units);
+        const __m128 inverses = inverses_of(factors, units, form_.largest);
         __m128i sums = _mm_setzero_si128();
         for (int part = 0; part < form_.parts; ++part) {
             const __m128i number = _mm_cvtps_epi32(_mm_mul_ps(x[part], inverses));
             store(at, part, number);
             sums = _mm_add_epi32(sums, number);
         }
-        const __m128i both = _mm_packs_epi32(_mm_shuffle_epi32(factors, 0x88), factors);
-        fill(to_.factors + (at.chunk * 4 + at.j) * form_.lanes, at, _mm_shuffle_epi32(both, 0));
+        fill(to_.factors + (at.chunk * 4 + at.j) * form_.lanes, at, both_words(factors));
         // Words, of which the upper ones of factors are 0.
         return _mm_madd_epi16(sums, factors);
     }

@@ -174,10 +174,11 @@ jit::Products token_value_products(const jit::RowKey& key, quire_precision preci
                                                                             : precision);
 }
 jit::Products token_key_products(const jit::RowKey& key, quire_precision precision) {
-    if (!jit::has_token_bytes(key.format, *key.target)) return token_products(precision);
-    return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::three_bytes
-           : precision == QUIRE_PRECISION_HIGH  ? jit::Products::two_bytes
-                                                : jit::Products::bytes;
+    const int digits = precision == QUIRE_PRECISION_HIGHEST ? 3 : precision == QUIRE_PRECISION_HIGH ? 2 : 1;
+    if (!jit::has_token_bytes(key.format, *key.target, digits)) return token_products(precision);
+    constexpr jit::Products kOfDigits[] = {jit::Products::bytes, jit::Products::two_bytes,
+                                           jit::Products::three_bytes};
+    return kOfDigits[digits - 1];
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ TEST_F(Decode, TokenKernels) {
                     for (int rows : kRows)
                         for (const jit::Products products :
                              {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
-                            if (jit::has_token_bytes(key.format, *target))
+                            if (can_be({key.format, dim}, *target, products))
                                 check("token_qk", {target, key.format, dim, rows, products},
                                       jit::generate_token_qk);
                     for (int rows : kRows)

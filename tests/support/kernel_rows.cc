@@ -158,9 +158,10 @@ bool can_be_words(const quire_format& format) {
 
 bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
     const bool of_bytes = products != jit::Products::floats && products != jit::Products::words;
-    if (of_bytes && token_block_info(shape.format.type)) return jit::has_token_bytes(shape.format, target);
-    if (of_bytes)
-        return jit::has_fours(shape.format, target, jit::RowKey{&target, {}, 0, 0, products}.query_bytes());
+    const int digits = jit::RowKey{&target, shape.format, shape.dim, 0, products}.query_bytes();
+    if (of_bytes && token_block_info(shape.format.type))
+        return jit::has_token_bytes(shape.format, target, digits);
+    if (of_bytes) return jit::has_fours(shape.format, target, digits);
     return products == jit::Products::floats || can_be_words(shape.format);
 }
 

@@ -79,6 +79,31 @@ void round_bytes(const jit::TokenBytesForm& form, int r, float* row, Arrays* to)
     }
 }
 
+// Each two elements of a dword by a factor of their own, a whole number of units.
+void round_words(const jit::TokenBytesForm& form, int r, float* row, Arrays* to) {
+    float top = 1e-30f;
+    for (int d = 0; d < form.dim; ++d) top = std::max(top, std::fabs(row[d]));
+    const float unit = top * (1 / (float(form.largest) * float(form.largest_factor)));
+    to->factors[size_t(r)] = unit;
+    for (int d = 0; d < form.dim; ++d) {
+        const Place place = place_of(form, d);
+        if (place.byte % 2 != 0) continue;
+        const int other = d + (form.is_nibbles ? 2 : 1);
+        const float larger = std::max({top / 1024, std::fabs(row[d]), std::fabs(row[other])});
+        const int64_t factor = std::lrint(larger * (float(form.largest_factor) / top) + .5f);
+        int8_t* const at = &to->bytes[size_t(r * form.bytes() + place.dword * 8)];
+        const auto word = uint16_t(factor);
+        std::memcpy(at + 4 + place.byte, &word, sizeof(word));
+        for (const int element : {d, other}) {
+            const int number = int(std::lrint(double(row[element]) / (double(unit) * double(factor))));
+            at[place.byte + (element == other)] = int8_t(number);
+            int32_t& start = to->starts[size_t(r * form.starts() + element / form.run)];
+            start = int32_t(uint32_t(int64_t(start) - form.zero * factor * number));
+            row[element] = float(number) * float(factor) * unit;
+        }
+    }
+}
+
 }  // namespace
 
 RoundedQuery rounded_token_query(const jit::RowKey& key, int rows, float* query, Flush flush) {
@@ -87,7 +112,9 @@ RoundedQuery rounded_token_query(const jit::RowKey& key, int rows, float* query,
                      std::vector<int32_t>(size_t(rows * form.starts())),
                      std::vector<float>(size_t(rows * form.factors()), 0.f)};
     for (int r = 0; r < rows; ++r)
-        (form.digits == 1 ? round_bytes : round_digits)(form, r, query + r * key.padded(), &arrays);
+        (form.by_eights()    ? round_bytes
+         : form.weighs_words ? round_words
+                             : round_digits)(form, r, query + r * key.padded(), &arrays);
     return {GuardedBuffer::of(arrays.bytes, flush), GuardedBuffer::of(arrays.starts, flush),
             GuardedBuffer::of(arrays.factors, flush)};
 }
