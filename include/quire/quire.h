@@ -217,7 +217,7 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            the query or of the values is ten times larger (up to 2.4e-4 seen)
  *   medium   over codes of keys the query may be rounded to 8 bits, with a scale for every eight elements (in prefill over
  *            8-bit codes a power of two beside that of the eight next to them), in prefill where the processor has VNNI;
- *            decode without VNNI to 7 bits with a scale for every two elements (4-bit codes: to 8, for every four);
+ *            decode without VNNI to 7 bits with a scale for every two elements (4-bit codes: to 8, for four or two);
  *            weights and values as `high`. With more than 16 query rows a kv head, over keys in rows with more than 12,
  *            and over codes of values in one group or in groups of a multiple of 16, with AVX-512 and VNNI, weights are
  *            rounded to 8 bits, relative to the largest of 16 keys'. In prefill (more than 12 query rows a kv head, with
