@@ -81,6 +81,7 @@ std::vector<quire_format> formats() {
             plain_format(QUIRE_F32),
             plain_format(QUIRE_BF16),
             quantised(QUIRE_INT8_B16, 32, QUIRE_F16),
+            quantised(QUIRE_INT8_B16, 64, QUIRE_F16),
             quantised(QUIRE_INT4_B16, 8, QUIRE_F16)};
 }
 
