@@ -89,6 +89,7 @@ private:
         return num_vecs() - fours_ * (rows + parts + 1 + sums) - q - base;
     }
     bool fit(int rows) const { return spare(rows) >= 0; }
+    bool turns_scales() const { return fours_ == 1; }
     int rows_a_pass() const {
         int rows = key_.rows;
         while (!fit(rows)) rows = (rows + 1) / 2;
@@ -98,7 +99,7 @@ private:
 
     void emit_turn() {
         rows_.turn(row_);
-        if (turns_scales_) emit_scales();
+        if (turns_scales()) emit_scales();
         for (int row = 0; row < key_.rows; row += rows_a_pass()) {
             const Pass pass = {row, std::min(rows_a_pass(), key_.rows - row)};
             Fours acc;  // [R'][F]
@@ -216,7 +217,7 @@ private:
     // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
     void load_scales(const Vec& scale, int four, const Run& run) {
         const std::vector<int> groups = loader_->groups(run.chunk);
-        if (turns_scales_) {
+        if (turns_scales()) {
             std::vector<RegExp> at;
             mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
             for (int lane = run.first; lane < lanes(); lane += 4)
@@ -362,7 +363,6 @@ private:
     const FoursForm form_;
     const int fours_ = num_vecs() == 32 ? 2 : 1;  // F: they share what is loaded of the query
     const int keys_ = 4 * fours_;                 // of a turn
-    const bool turns_scales_ = fours_ == 1;
     const std::unique_ptr<ByteLoader> loader_;
     Prefetch prefetch_;
     Vec base_;

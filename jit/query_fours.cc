@@ -45,7 +45,7 @@ public:
 private:
     static constexpr uint32_t kMagnitude = 0x7fffffff;
 
-    float largest() const { return float(largest_digits(form_.digits)); }
+    float largest() const { return float(form_.largest); }
     int elements() const { return 4 * lanes() * form_.parts; }  // of a chunk
 
     static std::vector<uint32_t> spread_order(int j) {

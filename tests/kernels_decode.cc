@@ -320,7 +320,7 @@ TEST(KernelsDecode, EveryShapeOfTwoBytes) { check_shapes(jit_targets(), 1, jit::
 TEST(KernelsDecode, EveryShapeOfThreeBytes) { check_shapes(jit_targets(), 1, jit::Products::three_bytes); }
 TEST(KernelsDecode, QuickShapesOfDigits) {
     if (!jit::has_fours(quantised(QUIRE_INT8, 32, QUIRE_F16), best_target(), 2))
-        GTEST_SKIP() << best_target().name << " takes no keys in fours";
+        GTEST_SKIP() << best_target().name << " takes no queries of two or three bytes";
     check_shapes({&best_target()}, 3, jit::Products::two_bytes);
     check_shapes({&best_target()}, 3, jit::Products::three_bytes);
 }
