@@ -115,11 +115,14 @@ struct WeightsArgs {
                            // Where words are products, they are overwritten.
     float* scales;         // [N][scale stride]; for three bytes overwritten
     // int16_t [R][kBlock / 2][weight stride][2]: of keys 2 i and 2 i + 1, and PV may read a vector more; or
-    // float [R][kBlock][scale stride]; or as ValueFours has them. Written.
+    // float [R][kBlock][scale stride]; or as ValueFours and ValueBytes have them. Written.
     void* weights;
     float* factors;      // of words: [R][weight stride] and a vector more, written
     int64_t count;       // keys, a multiple of kKeyPadding; padded ones have probability 0
-    const float* block;  // as SoftmaxArgs, for words
+    const float* block;  // as SoftmaxArgs, for words and bytes
+    // Of bytes, which have no sign: written, not 0 where scales are below 0. Those count as 0; but NaN may be
+    // among them.
+    uint32_t* negative;
 };
 
 struct PvArgs {

@@ -144,6 +144,9 @@ public:
     void load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at);
     // The same of nibbles (+ 8): those of lanes() bytes, `even` the low ones.
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
+    // The same of two's complement, on targets with 256 bits: of 16 bytes of each row, which are read, the
+    // lower or upper eight.
+    void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool upper);
     // `each` (1, 2 or 4) f16 numbers of every address, one behind the other, converted; the other lanes are
     // 0.
     void load_halves(const Vec& v, const std::vector<RegExp>& at, int each);

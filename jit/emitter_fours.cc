@@ -1,4 +1,4 @@
-// The emitter's loads of bytes of four rows, one of each in a lane, on targets with permutations of bytes.
+// The emitter's loads of bytes of four rows, one of each in a lane.
 #include "jit/emitter.h"
 
 namespace quire::jit {
@@ -49,6 +49,27 @@ void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt&
     vpsrlw(odd, all, 4);
     vpandd(odd, odd, splat_bits(0x0f0f0f0f));
     vpandd(all, all, splat_bits(0x0f0f0f0f));
+}
+
+void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool upper) {
+    Temp high(*this, "upper bytes"), numbers(*this, "nibble numbers");
+    const Vec& all = even;
+    for (const Vec* v : {&even, &odd}) {
+        const int row = v == &even ? 0 : 2;
+        vmovdqu(x(*v), ptr[row_at(row)]);
+        const Address next = ptr[row_at(row + 1)];
+        upper ? vpunpckhbw(x(*v), x(*v), next) : vpunpcklbw(x(*v), x(*v), next);
+    }
+    vpunpckhwd(x(high), x(even), x(odd));
+    vpunpcklwd(x(all), x(even), x(odd));
+    vinserti128(y(all), y(all), x(high), 1);
+    vmovups(numbers, constant({0x03020100, 0x07060504, 0xfbfaf9f8, 0xfffefdfc, 0x03020100, 0x07060504,
+                               0xfbfaf9f8, 0xfffefdfc}));
+    vpsrlw(odd, all, 4);
+    for (const Vec* v : {&odd, &even}) {
+        vpand(*v, *v, splat_bits(0x0f0f0f0f));
+        vpshufb(*v, numbers, *v);
+    }
 }
 
 }  // namespace quire::jit

@@ -21,6 +21,7 @@
 #include "jit/token_rows.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
+#include "jit/weights_bytes.h"
 
 namespace quire::jit {
 namespace {
@@ -102,12 +103,21 @@ Status make_block_pv(CodeCache& cache, const RowKey& values, BlockKernels* kerne
         cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); }, &kernels->pv);
 }
 
-Status make_row_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
+Status make_row_weights(CodeCache& cache, const RowKey& keys, const RowKey& values,
+                        Kernel<WeightsArgs>* kernel) {
+    if (values.bytes())
+        return make(
+            cache, values.name("decode_weights_of"),
+            [&](auto* code) { return generate_weights_bytes(values, code); }, kernel);
+    if (values.products == Products::floats && !folds_scales(values)) return {};
     const RowKey weights = weights_of(keys, values);
-    if (values.products != Products::floats || folds_scales(values))
-        QUIRE_TRY(make(
-            cache, weights.name("decode_weights"),
-            [&](auto* code) { return generate_weights(weights, code); }, &kernels->weights));
+    return make(
+        cache, weights.name("decode_weights"), [&](auto* code) { return generate_weights(weights, code); },
+        kernel);
+}
+
+Status make_row_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
+    QUIRE_TRY(make_row_weights(cache, keys, values, &kernels->weights));
     return make_block_pv(cache, values, &kernels->listed);
 }
 
@@ -138,7 +148,7 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
                                                    : make_row_pv(cache, keys, values, kernels));
     QUIRE_TRY(make_side_by_side(cache, keys, values, placement, &kernels->side_by_side));
     kernels->placement = placement;
-    kernels->of_block = values.words();
+    kernels->of_block = values.words() || values.bytes();
     const SoftmaxKey softmax{keys.target, scores, kernels->of_block};
     return make(
         cache, softmax.name(), [&](auto* code) { return generate_softmax(softmax, code); },

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jit/pv_bytes.h"
 #include "jit/pv_fours.h"
 #include "jit/pv_passes.h"
 #include "jit/pv_shifts.h"
@@ -190,6 +191,7 @@ private:
 
 Status generate_pv(const RowKey& key, std::vector<uint8_t>* code) {
     if (key.products == Products::three_bytes) return generate_pv_fours(key, code);
+    if (key.bytes()) return generate_pv_bytes(key, code);
     if (takes_shifts(key)) return generate_pv_shifts(key, code);
     return key.words() ? PvWords(key).finish(code) : Pv(key).finish(code);
 }

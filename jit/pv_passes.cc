@@ -34,7 +34,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     rows_.set(args() + offsetof(PvArgs, rows));
     if (prefetches(pass)) {
         const int share = pass.prefetch_end - pass.prefetch_begin;
-        prefetch_.turns_of(share % kTurns ? 1 : share / kTurns);
+        prefetch_.turns_of(share % turns() ? 1 : share / turns());
         prefetch_.set(args() + offsetof(PvArgs, next), pass.prefetch_begin);
         lea(prefetch_end_, ptr[prefetch_.rows().here() + prefetch_.step(share)]);
     }
@@ -46,13 +46,13 @@ void PvPasses::emit_pass(const Pass& pass) {
     if (prefetches(pass)) emit_prefetches(pass);
     // Later passes read the same rows.
     if (pass.row == 0 && pass.vec == 0 && prefetch_.asks_again())
-        prefetch_.again(rows_, count_, kUnroll, 0, 1);
+        prefetch_.again(rows_, count_, keys_a_turn(), 0, 1);
     rows_.turn(row_);
     emit_turn(acc, pass);
     add(weights_, turn_bytes());
-    rows_.move(kUnroll);
-    if (keeps_values()) add(numbers_, kUnroll * pass.width * vec_bytes());
-    sub(count_, kUnroll);
+    rows_.move(keys_a_turn());
+    if (keeps_values()) add(numbers_, keys_a_turn() * pass.width * vec_bytes());
+    sub(count_, keys_a_turn());
     jnz(each_turn, T_NEAR);
     emit_end(acc, pass);
     free(acc);
@@ -60,8 +60,8 @@ void PvPasses::emit_pass(const Pass& pass) {
 
 // As many rows a turn as the pass has for each.
 void PvPasses::emit_prefetches(const Pass& pass) {
-    const int share = pass.prefetch_end - pass.prefetch_begin, rows = (share + kTurns - 1) / kTurns;
-    if (share % kTurns == 0) {
+    const int share = pass.prefetch_end - pass.prefetch_begin, rows = (share + turns() - 1) / turns();
+    if (share % turns() == 0) {
         prefetch_.some(rows, 0, 1);
         return prefetch_.move(rows);
     }

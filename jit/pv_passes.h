@@ -11,16 +11,14 @@ namespace quire::jit {
 
 // for each pass over W vectors of the value row and R' of the query rows:     emit_pass
 //   acc[r][w] = output[r][w] * rescale[r], or 0                               emit_begin
-//   for key in 0..count step kUnroll:
+//   for key in 0..count step keys_a_turn():
 //     prefetch some of this pass's share of the next block                    emit_prefetches
 //     acc[r][w] += weights of these keys * their values                       emit_turn
 //   output[r][w] = what acc[r][w] makes of it                                 emit_end
 class PvPasses : public Emitter {
 protected:
-    // Keys of one turn of the loop: what is not arithmetic is shared by them.
-    static constexpr int kUnroll = 4, kTurns = kBlock / kUnroll;
+    static constexpr int kUnroll = 4;
     static constexpr int kMostTemps = 4;  // beside the values: the weights, the loader's, the products'
-    static_assert(kKeyPadding % kUnroll == 0);
 
     struct Pass {
         int row, rows, vec, width;
@@ -30,6 +28,8 @@ protected:
     explicit PvPasses(const RowKey& key) : Emitter(*key.target), key_(key), prefetch_(*this, key) {}
     void generate();
 
+    // Keys of one turn of the loop, which share what is not arithmetic: a divisor of kKeyPadding.
+    virtual int keys_a_turn() const { return kUnroll; }
     virtual int rows_a_pass() const = 0;
     // Whether later passes over query rows take what the first made of the values.
     virtual bool keeps_values() const { return rows_a_pass() < key_.rows; }
@@ -65,6 +65,7 @@ protected:
 private:
     void emit_pass(const Pass& pass);
     void emit_prefetches(const Pass& pass);
+    int turns() const { return kBlock / keys_a_turn(); }
     static bool prefetches(const Pass& pass) { return pass.prefetch_begin < pass.prefetch_end; }
 };
 

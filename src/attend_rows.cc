@@ -164,6 +164,28 @@ void drop_rows(const AttentionProblem& p, const Item& item, const RowAddresses& 
     }
 }
 
+// Negative scales become their magnitudes, and all others 0. NaN of either sign is one without.
+void turn_signs(float* scales, size_t count) {
+    for (float* s = scales; s < scales + count; ++s)
+        *s = std::isnan(*s) ? std::abs(*s) : std::max(-*s, 0.f);
+}
+
+void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels,
+                  const jit::BlockKernels& of_rows, const char* const* values, int64_t rows, int64_t padded,
+                  const jit::NextRows& next, const RowsState& s) {
+    uint32_t negative = 0;
+    const auto add = [&] {
+        kernels.weights(
+            {s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_factors, &negative});
+        of_rows.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, next, s.numbers});
+    };
+    add();
+    if (negative == 0) return;
+    turn_signs(s.scales, size_t(padded * plan.value_scale_stride));
+    for (int64_t r = 0; r < rows; ++r) s.block_factors[r] *= -1, s.rescale[r] = 1;
+    add();
+}
+
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
@@ -198,8 +220,7 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     const char* const* values = near_rows(plan, p, block, s);
     if (by_page) prefetch_pages(plan, next, Side::value);
     if (kernels.weights) {
-        kernels.weights({s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_factors});
-        of_rows.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, after, s.numbers});
+        add_weighted(plan, kernels, of_rows, values, rows, padded, after, s);
     } else {
         of_rows.pv({s.scores, values, s.scales, s.rescale, s.output, padded, after, s.numbers});
     }

@@ -11,6 +11,7 @@
 #include "jit/token_qk_bytes.h"
 #include "jit/token_rows.h"
 #include "jit/weights.h"
+#include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/word_loader.h"
 
@@ -164,6 +165,16 @@ double number_cycles_of_value_fours(const jit::RowKey& key) {
     return cycles(*key.target, key.vecs() * key.rows * .75 + 3 * weights, key.vecs() * .75 + 7 * weights);
 }
 
+// A vector of eight keys: half of ten operations that bring the codes of four side by side, twice; for each
+// row two products of bytes and one of words, of which two are added to another. The weights of eight keys:
+// probabilities, scales and, for each set of groups, what both make.
+double byte_cycles_of_values(const jit::RowKey& key) {
+    const double sets = jit::ValueBytes(key).sets, rows = key.rows, vecs = key.vecs();
+    const double multiplications = vecs * rows * 3 + rows * (1 + 2 * sets) + 4 * sets;
+    const double others = vecs * (10 + rows * 2) + rows * (4 + sets) + 18 * sets;
+    return cycles(*key.target, multiplications, others) / jit::ValueBytes::kRun;
+}
+
 // Blocks of tokens (docs/performance.md): words always pay for keys, and bytes of the query more than they;
 // for values where a vector has no more than two weights.
 jit::Products token_products(quire_precision precision) {
@@ -201,15 +212,19 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     return best;
 }
 
-// Never bytes: relative to a block's largest, weights of eight bits add more than `medium` allows for.
+// Bytes of codes of four bits alone: over those of eight bits weights would have less of them.
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_value_products(key, precision);
     if (precision == QUIRE_PRECISION_HIGHEST && jit::has_value_fours(key) &&
         number_cycles_of_value_fours(key) < kWorthIt * float_cycles_of_values(key))
         return jit::Products::three_bytes;
     if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
-    const bool pays = word_cycles_of_values(key) < kWorthIt * float_cycles_of_values(key);
-    return pays ? jit::Products::words : jit::Products::floats;
+    const double of_words = word_cycles_of_values(key), of_floats = float_cycles_of_values(key);
+    const double least = std::min(of_words, of_floats);
+    if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) &&
+        byte_cycles_of_values(key) < kWorthIt * least)
+        return jit::Products::bytes;
+    return of_words < kWorthIt * of_floats ? jit::Products::words : jit::Products::floats;
 }
 
 // Each group's sums are converted and scaled: per two elements, so twice.

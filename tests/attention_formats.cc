@@ -24,6 +24,31 @@ TEST(AttentionFormats, Sweep) {
     EXPECT_LT(check_all(sweep(2, 450, 3e7), jit_targets()), 1.25);
 }
 
+// Scales of either sign in a row, of keys and of values.
+TEST(AttentionFormats, QuickNegativeScales) {
+    for (const quire_format& format :
+         {quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F32),
+          quantised(QUIRE_INT4, 16, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F16)})
+        for (const quire_precision precision :
+             {QUIRE_PRECISION_HIGHEST, QUIRE_PRECISION_HIGH, QUIRE_PRECISION_MEDIUM})
+            for (const int64_t queries : {1, 3, 20}) {
+                Case c;
+                c.H = 4;
+                c.Hk = 2;
+                c.D = c.Dv = 64;
+                c.key_format = c.value_format = format;
+                c.precision = precision;
+                c.sequences = {{queries, 40}, {queries, 300}};
+                Tensors tensors(c);
+                for (int64_t b = 0; b < c.B(); ++b)
+                    for (int64_t t = 0; t < c.sequences[size_t(b)].keys; t += 1 + b)
+                        for (CacheSide* side : {&tensors.key, &tensors.value})
+                            for (int g = int(t) % 2; g < c.D / format.quant_group; g += 2)
+                                side->negate(tensors.slot(b, t), int(t % c.Hk), g);
+                check(tensors, {&best_target()});
+            }
+}
+
 // `portable` against the test's own loops: the definition is right, and so is what everything is held
 // against.
 TEST(AttentionFormats, QuickPortable) { check_all(sweep(3, 40, 3e5), {find_target("portable")}); }

@@ -20,6 +20,7 @@ const quire_format kFormats[] = {plain_format(QUIRE_F32),
                                  plain_format(QUIRE_Q8_0),
                                  plain_format(QUIRE_Q5_1),
                                  quantised(QUIRE_INT8, 32, QUIRE_F16),
+                                 quantised(QUIRE_INT4, 16, QUIRE_F16),
                                  quantised(QUIRE_INT8_B16, 8, QUIRE_F16),
                                  quantised(QUIRE_INT4_B16, 24, QUIRE_F16)};
 
@@ -48,6 +49,10 @@ std::vector<Case> shapes(const quire_format& format) {
     for (const size_t few_queries : {0, 1, 4, 5}) {
         list.push_back(list[few_queries]);
         list.back().precision = QUIRE_PRECISION_HIGH;
+    }
+    for (const size_t few_queries : {0, 1}) {
+        list.push_back(list[few_queries]);
+        list.back().precision = QUIRE_PRECISION_MEDIUM;
     }
     list.push_back(list[5]);
     list.back().precision = QUIRE_PRECISION_MEDIUM;
@@ -112,7 +117,7 @@ TEST(AttentionNan, DeadSlots) {
 }
 
 TEST(AttentionNan, QuickDeadSlots) {
-    for (const quire_format& format : {kFormats[0], kFormats[3], kFormats[8], kFormats[9]})
+    for (const quire_format& format : {kFormats[0], kFormats[3], kFormats[8], kFormats[9], kFormats[10]})
         for (const Case& c : small_shapes(format)) check_dead(c, {&best_target()});
 }
 

@@ -24,6 +24,7 @@
 #include "jit/token_rows.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
+#include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/word_loader.h"
 #include "tests/code_check.h"
@@ -138,6 +139,12 @@ TEST_F(Decode, RowKernels) {
                         key.rows = rows;
                         check("decode_qk", key, jit::generate_qk);
                         check("decode_pv", key, jit::generate_pv);
+                        if (jit::has_value_bytes(key)) {
+                            RowKey bytes = key;
+                            bytes.products = jit::Products::bytes;
+                            check("decode_pv", bytes, jit::generate_pv);
+                            check("decode_weights_of", bytes, jit::generate_weights_bytes);
+                        }
                         if (!jit::has_value_fours(key)) continue;
                         RowKey fours = key;
                         fours.products = jit::Products::three_bytes;

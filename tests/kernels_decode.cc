@@ -9,10 +9,12 @@
 #include "jit/qk_fours.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
+#include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/rounded_query.h"
 #include "tests/support/run.h"
+#include "tests/support/weighted_row.h"
 
 namespace quire::test {
 namespace {
@@ -44,6 +46,7 @@ jit::RowKey value_key(const Setup& setup) {
     if (of_digits && jit::has_value_fours(key)) key.products = setup.products;
     if (!of_digits && setup.products != jit::Products::floats && can_be_words(setup.values.format))
         key.products = jit::Products::words;
+    if (setup.products == jit::Products::bytes && jit::has_value_bytes(key)) key.products = setup.products;
     return key;
 }
 
@@ -103,20 +106,23 @@ public:
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
         for (int r = 0; r < setup_.rows; ++r) {
-            std::vector<double> wanted(size_t(value_.dim));
+            WeightedRow wanted(value_, values_);
             double total = 0, top = -INFINITY;
             for (int t = 0; t < kBlock + kSecond; ++t) top = std::max(top, score(r, t));
-            for (int t = 0; t < kBlock + kSecond; ++t) {
-                const double weight = std::exp2(score(r, t) - top);
-                total += weight;
-                for (int d = 0; d < value_.dim; ++d)
-                    wanted[size_t(d)] += weight * double(values_.values(t)[size_t(d)]);
+            for (const auto& [first, count] : {std::pair(0, kBlock), std::pair(kBlock, kSecond)}) {
+                std::vector<double> weights;
+                for (int t = first; t < first + count; ++t) {
+                    weights.push_back(std::exp2(score(r, t) - top));
+                    total += weights.back();
+                }
+                wanted.add(first, weights);
             }
             ASSERT_NEAR(double(max[r]) + std::log2(double(sum[r])), top + std::log2(total), tolerance)
                 << setup_.name();
             for (int d = 0; d < value_.padded(); ++d) {
                 const double got = double(output[r * value_.padded() + d]) / double(sum[r]);
-                ASSERT_NEAR(got, d < value_.dim ? wanted[size_t(d)] / total : 0, tolerance)
+                ASSERT_NEAR(got, d < value_.dim ? wanted.value(d) / total : 0,
+                            tolerance + (d < value_.dim ? wanted.unsure(d) / total : 0))
                     << setup_.name() << " row " << r << " element " << d;
             }
         }
@@ -177,7 +183,7 @@ private:
         const GuardedBuffer bounds_array = GuardedBuffer::of(list, flush_);
         std::vector<float> added(bias_of(first), bias_of(first) + R * kBlock);
         const GuardedBuffer bias = GuardedBuffer::of(added, flush_),
-                            block = array(value_.words() ? whole(R) : 0, around.scratch, flush_),
+                            block = array(kernels_.of_block ? whole(R) : 0, around.scratch, flush_),
                             tops = array(whole(R), around.scratch, flush_),
                             totals = array(whole(R), around.scratch, flush_);
 
@@ -215,27 +221,38 @@ private:
                                                  : tokens ? 0
                                                  : value_.products == jit::Products::three_bytes
                                                      ? jit::ValueFours::weight_stride(value_)
+                                                 : value_.bytes() ? jit::ValueBytes::weight_stride(value_)
                                                  : jit::folds_scales(value_) ? 2 * value_.scales_stride()
                                                                              : value_.weight_stride());
         const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read
         GuardedBuffer weights = array(weights_length * kBlock / 2 + room, around.scratch, flush_),
                       factors = array(weights_length + room, around.scratch, flush_);
-        if (kernels_.weights)
-            poisoned_call<jit::WeightsArgs>(
-                kernels_.weights,
-                {scores.as<float>(), value_scales.as<float>(), weights.as<int16_t>(), factors.as<float>(),
-                 padded, block.as<float>()},
-                around.entry);
-        poisoned_call<jit::PvArgs>(kernels.pv,
-                                   {kernels_.weights ? weights.data() : scores.data(),
-                                    address(rows.values),
-                                    kernels_.weights ? factors.as<float>() : value_scales.as<float>(),
-                                    rescale.as<float>(),
-                                    output.as<float>(),
-                                    padded,
-                                    {address(next), address(next)},
-                                    numbers.as<float>()},
-                                   around.entry);
+        const GuardedBuffer negative = GuardedBuffer::of(std::vector<uint32_t>(value_.bytes() ? 1 : 0), flush_);
+        const auto add_values = [&] {
+            if (kernels_.weights)
+                poisoned_call<jit::WeightsArgs>(
+                    kernels_.weights,
+                    {scores.as<float>(), value_scales.as<float>(), weights.as<int16_t>(),
+                     factors.as<float>(), padded, block.as<float>(), negative.as<uint32_t>()},
+                    around.entry);
+            poisoned_call<jit::PvArgs>(kernels.pv,
+                                       {kernels_.weights ? weights.data() : scores.data(),
+                                        address(rows.values),
+                                        kernels_.weights ? factors.as<float>() : value_scales.as<float>(),
+                                        rescale.as<float>(),
+                                        output.as<float>(),
+                                        padded,
+                                        {address(next), address(next)},
+                                        numbers.as<float>()},
+                                       around.entry);
+        };
+        add_values();
+        if (!value_.bytes() || *negative.as<uint32_t>() == 0) return;
+        // As src/attend_rows.cc: magnitudes of the negative scales.
+        for (int i = 0; i < padded * value_.scales_stride(); ++i)
+            value_scales.as<float>()[i] = std::max(0.f, -value_scales.as<float>()[i]);
+        for (size_t r = 0; r < R; ++r) block.as<float>()[r] *= -1, rescale.as<float>()[r] = 1;
+        add_values();
     }
 
     struct Rows {

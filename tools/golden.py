@@ -50,7 +50,8 @@ KERNELS = (
     (
         ("avx2",),
         "--cache int4 --precision medium --heads 8 --head-dim 128 --group 32",
-        "decode_qk_d128_r4_int4_gr32_f16_bytes",
+        "decode_qk_d128_r4_int4_gr32_f16_bytes decode_pv_d128_r4_int4_gr32_f16_bytes"
+        " decode_weights_of_d128_r4_int4_gr32_f16_bytes",
     ),
     (
         ("avx2", "avx2_vnni"),

@@ -30,6 +30,13 @@ GuardedBuffer side_by_side(const std::vector<GuardedBuffer>& buffers, int first,
     return GuardedBuffer::of(bytes);
 }
 
+// Of a row.
+void negate_some(const jit::RowKey& key, Random* random, void* scales) {
+    for (int g = 0; g < key.groups(); ++g)
+        if (random->below(4) == 0)
+            store_number(key.format.scale_type, scales, g, -load_number(key.format.scale_type, scales, g));
+}
+
 // Any codes, with scales and minima of either sign.
 void fill_blocks(const BlockInfo& block, size_t bytes, Random* random, uint8_t* row) {
     for (size_t i = 0; i < bytes; ++i) row[i] = uint8_t(random->bits());
@@ -42,7 +49,9 @@ void fill_blocks(const BlockInfo& block, size_t bytes, Random* random, uint8_t* 
 
 KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush, Side side)
     : scales_in_rows_(block_info(key.format.type) || token_block_info(key.format.type)),
+      scale_type_(key.format.scale_type),
       step_(tokens_of_block(key.format)) {
+    const bool negative = random->below(2) == 0;
     for (int i = 0; i < count; ++i) {
         std::vector<float> numbers(size_t(key.dim));
         for (float& x : numbers) x = random->normal();
@@ -60,6 +69,7 @@ KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush 
             fill_blocks(*block, rows_.back().size(), random, rows_.back().as<uint8_t>());
         else
             encode_row(key.format, key.dim, QUIRE_F32, numbers.data(), rows_.back().data(), scales);
+        if (scales != nullptr && negative) negate_some(key, random, scales);
         decode_row(key.format, key.dim, rows_.back().data(), scales, numbers.data());
         rows_.back().forbid_writes();
         if (scales != nullptr) scales_.back().forbid_writes();

@@ -103,6 +103,11 @@ void CacheSide::poison(int64_t slot, int head, float number) {
         store_number(format.type, place.row, 0, number);
 }
 
+void CacheSide::negate(int64_t slot, int head, int group) {
+    void* const numbers = at(slot, head).scales;
+    store_number(format.scale_type, numbers, group, -load_number(format.scale_type, numbers, group));
+}
+
 // ---- Tensors ----
 
 Tensors::Tensors(const Case& c) : spec(c) {

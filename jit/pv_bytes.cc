@@ -1,0 +1,107 @@
+#include "jit/pv_bytes.h"
+
+#include <algorithm>
+
+#include "jit/pv_passes.h"
+#include "jit/weights_bytes.h"
+
+namespace quire::jit {
+namespace {
+
+// A turn, of eight keys: for each 16 elements: v[four][i] = codes of four keys a lane, even and odd elements
+//                        for r, i: acc[r][i] += (weights * v[0][i] + weights * v[1][i]) * the run's factor
+// then                   output[r][w] = output[r][w] * rescale[r] + acc[r][w] * factor
+//
+// live: acc[R' * W] + v[4] + two of weights and two of products
+class PvBytes : public PvPasses {
+public:
+    explicit PvBytes(const RowKey& key) : PvPasses(key), form_(key) { generate(); }
+
+private:
+    static constexpr int kAccumulators = 8, kParts = 2, kFours = 2;
+
+    int keys_a_turn() const override { return ValueBytes::kTurn; }
+    int rows_a_pass() const override {
+        const int passes = (key_.rows * kParts + kAccumulators - 1) / kAccumulators;
+        return (key_.rows + passes - 1) / passes;
+    }
+    int widest(int rows) const override {
+        return std::min(kMostWidth, kAccumulators / rows / kParts * kParts);
+    }
+    int step() const override { return kParts; }
+    int turn_bytes() const override { return ValueBytes::kTurnBytes; }
+
+    int group_of(int vec) const { return vec * lanes() / scale_group(key_.format); }
+    int set_of(int vec) const { return group_of(vec) / ValueBytes::kSet; }
+    int in_set(int vec) const { return group_of(vec) % ValueBytes::kSet * 4; }
+
+    void emit_begin(const std::vector<Vec>& acc, const Pass&) override {
+        for (const Vec& v : acc) zero(v);
+    }
+
+    void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
+        for (int w = 0; w < pass.width; w += kParts) {
+            const int vec = pass.vec + w;
+            const std::vector<Vec> v = vecs("codes", kFours * kParts);
+            emit_values(v, 0, pass, [&] { emit_codes(v, vec); });
+            for (int r = 0; r < pass.rows; ++r)
+                emit_row(&acc[size_t(r * pass.width + w)], v, vec, pass.row + r);
+            free(v);
+        }
+    }
+
+    // 16 bytes of a row are read, which begin with the eight of these elements, or end so.
+    void emit_codes(const std::vector<Vec>& v, int vec) {
+        const int bytes = kParts * lanes() / 2, at = vec / kParts * bytes;
+        const bool upper = at % (2 * bytes) != 0 || at + 2 * bytes > key_.row_bytes();
+        for (int four = 0; four < kFours; ++four)
+            load_nibbles_of_four(
+                v[size_t(four * kParts)], v[size_t(four * kParts + 1)],
+                [&](int key) { return rows_.in_turn(4 * four + key, row_) + (upper ? at - bytes : at); },
+                upper);
+    }
+
+    void emit_row(const Vec* acc, const std::vector<Vec>& v, int vec, int row) {
+        Temp first(*this, "weights"), second(*this, "of last four"), sum(*this, "sum"), other(*this, "other");
+        const RegExp weights = weights_ + form_.weights_at(row, set_of(vec)) + in_set(vec);
+        broadcast(first, ptr[weights]);
+        broadcast(second, ptr[weights + ValueBytes::kSet * 4]);
+        for (int i = 0; i < kParts; ++i) {
+            vpmaddubsw(sum, first, v[size_t(i)]);
+            vpmaddubsw(other, second, v[size_t(kParts + i)]);
+            vpaddw(sum, sum, other);
+            vpmaddwd(sum, sum, ptr[weights_ + form_.runs_at(row)]);
+            vpaddd(acc[i], acc[i], sum);
+        }
+    }
+
+    void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
+        stage("end of the pass");
+        for (int r = 0; r < pass.rows; ++r)
+            for (int w = 0; w < pass.width; w += kParts)
+                emit_output(&acc[size_t(r * pass.width + w)], pass.row + r, pass.vec + w);
+    }
+
+    void emit_output(const Vec* sums, int row, int vec) {
+        Temp factor(*this, "factor");
+        broadcast(factor, ptr[scales_ + form_.factor_at(row, set_of(vec)) + in_set(vec)]);
+        for (int i = 0; i < kParts; ++i) {
+            vcvtdq2ps(sums[i], sums[i]);
+            vmulps(sums[i], sums[i], factor);
+        }
+        interleave(sums[0], sums[1]);
+        broadcast(factor, ptr[rescale_ + row * 4]);
+        for (int i = 0; i < kParts; ++i) {
+            vfmadd231ps(sums[i], factor, ptr[output_at(row, vec + i)]);
+            vmovups(ptr[output_at(row, vec + i)], sums[i]);
+        }
+    }
+
+    const ValueBytes form_;
+};
+
+}  // namespace
+
+Status generate_pv_bytes(const RowKey& key, std::vector<uint8_t>* code) { return PvBytes(key).finish(code); }
+
+}  // namespace quire::jit
