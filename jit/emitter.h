@@ -147,6 +147,9 @@ public:
     // The same of two's complement, on targets with 256 bits: of 16 bytes of each row, which are read, the
     // lower or upper eight.
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool upper);
+    // Nibbles of two's complement of a whole vector, low ones and high ones, as signed bytes, on targets with
+    // 256 bits.
+    void load_nibble_bytes(const Vec& low, const Vec& high, const RegExp& at);
     // `each` (1, 2 or 4) f16 numbers of every address, one behind the other, converted; the other lanes are
     // 0.
     void load_halves(const Vec& v, const std::vector<RegExp>& at, int each);
@@ -294,6 +297,7 @@ private:
     void round_bits_to_bf16(const Vec& v);
     void gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, int each);
     void gather_all_halves(const Vec& v, const std::vector<RegExp>& at, int each);
+    void split_nibbles(const Vec& low, const Vec& high);
     Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values
     Vec of_kind(int index) const;
 

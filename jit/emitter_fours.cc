@@ -52,7 +52,7 @@ void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt&
 }
 
 void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool upper) {
-    Temp high(*this, "upper bytes"), numbers(*this, "nibble numbers");
+    Temp high(*this, "upper bytes");
     const Vec& all = even;
     for (const Vec* v : {&even, &odd}) {
         const int row = v == &even ? 0 : 2;
@@ -63,13 +63,7 @@ void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt&
     vpunpckhwd(x(high), x(even), x(odd));
     vpunpcklwd(x(all), x(even), x(odd));
     vinserti128(y(all), y(all), x(high), 1);
-    vmovups(numbers, constant({0x03020100, 0x07060504, 0xfbfaf9f8, 0xfffefdfc, 0x03020100, 0x07060504,
-                               0xfbfaf9f8, 0xfffefdfc}));
-    vpsrlw(odd, all, 4);
-    for (const Vec* v : {&odd, &even}) {
-        vpand(*v, *v, splat_bits(0x0f0f0f0f));
-        vpshufb(*v, numbers, *v);
-    }
+    split_nibbles(even, odd);
 }
 
 }  // namespace quire::jit

@@ -114,4 +114,22 @@ void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high, const std:
     vcvtdq2ps(v, v);
 }
 
+// Those of `low`, as signed bytes.
+void Emitter::split_nibbles(const Vec& low, const Vec& high) {
+    Temp numbers(*this, "nibble numbers");
+    std::vector<uint32_t> bytes = {0x03020100, 0x07060504, 0xfbfaf9f8, 0xfffefdfc};
+    bytes.insert(bytes.end(), bytes.begin(), bytes.end());  // of both halves
+    vmovups(numbers, constant(bytes));
+    vpsrlw(high, low, 4);
+    for (const Vec* v : {&high, &low}) {
+        vpand(*v, *v, splat_bits(0x0f0f0f0f));
+        vpshufb(*v, numbers, *v);
+    }
+}
+
+void Emitter::load_nibble_bytes(const Vec& low, const Vec& high, const RegExp& at) {
+    vmovups(low, ptr[at]);
+    split_nibbles(low, high);
+}
+
 }  // namespace quire::jit

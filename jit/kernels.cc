@@ -61,6 +61,19 @@ RowKey weights_of(const RowKey& keys, RowKey values) {
     return values;
 }
 
+Status make_token_weights(CodeCache& cache, const RowKey& keys, const RowKey& values,
+                          Kernel<WeightsArgs>* kernel) {
+    if (values.bytes())
+        return make(
+            cache, values.name("token_weights_of"),
+            [&](auto* code) { return generate_token_weights_bytes(values, code); }, kernel);
+    if (!token_weights_fold(values)) return {};
+    const RowKey weights = weights_of(keys, values);
+    return make(
+        cache, weights.name("token_weights"),
+        [&](auto* code) { return generate_token_weights(weights, code); }, kernel);
+}
+
 Status make_token_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
     RowKey scales = values;
     scales.rows = 0;
@@ -68,11 +81,7 @@ Status make_token_pv(CodeCache& cache, const RowKey& keys, const RowKey& values,
     QUIRE_TRY(make(
         cache, scales.name("token_scales"), [&](auto* code) { return generate_token_scales(scales, code); },
         &kernels->listed.value_scales));
-    const RowKey weights = weights_of(keys, values);
-    if (token_weights_fold(values))
-        QUIRE_TRY(make(
-            cache, weights.name("token_weights"),
-            [&](auto* code) { return generate_token_weights(weights, code); }, &kernels->weights));
+    QUIRE_TRY(make_token_weights(cache, keys, values, &kernels->weights));
     return make(
         cache, values.name("token_pv"), [&](auto* code) { return generate_token_pv(values, code); },
         &kernels->listed.pv);

@@ -6,21 +6,24 @@
 #include "jit/token_codes.h"
 #include "jit/token_prefetch.h"
 #include "jit/token_weights.h"
+#include "jit/weights_bytes.h"
 
 namespace quire::jit {
 namespace {
 
 // The lanes are elements. For each pass over W vectors of them:                       emit_pass
-//   acc[r][w] = output[r][w] * rescale[r]; words: 0                                   emit_begin
+//   acc[r][w] = output[r][w] * rescale[r]; words, bytes: 0                            emit_begin
 //   for each block:                                                                   emit_block
 //     prefetch the pass's share of the next block
 //     for each dword of N tokens, for r: acc[r][w] += weights[r][group of w] * codes  emit_tokens
 //       where weights do not hold the scales: probabilities[r] * (codes * scales[group of w])
-//   output[r][w] = acc[r][w]; words: output * rescale + float(acc) * factors          emit_end
+//       bytes: (weights * even tokens' codes + weights * odd ones') * the run's factor  emit_token_bytes
+//   output[r][w] = acc[r][w]; words, bytes: output * rescale + float(acc) * factors   emit_end
 //
 // Words: a dot product is of two tokens. |weight| < 2^15, |code| < 2^7, kBlock tokens: below 2^29.
 //
-// live: acc[R * W] + raw[W] + codes[W] + weight, or scale + the products' + the codes'
+// live: acc[R * W] + raw[W] + codes[W] + weight, or scale + the products' + the codes'; bytes: codes[2 * W] +
+// two of weights, and where they serve several vectors two of products
 class TokenPv : public Emitter {
 public:
     explicit TokenPv(const RowKey& key)
@@ -28,16 +31,21 @@ public:
           key_(key),
           codes_(*this, key.format.type),
           prefetch_(*this, key),
+          bytes_form_(key),
+          sums_(key.words() || key.bytes()),
           folds_(token_weights_fold(key)),
-          bytes_(key.words() ? 2 : 4) {
+          bytes_(key.bytes()   ? ValueBytes::kTurnBytes / ValueBytes::kTurn
+                 : key.words() ? 2
+                               : 4) {
         begin();
         mov(output_, ptr[args() + offsetof(PvArgs, output)]);
         mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
         hold_upper_half();
-        const int most = std::min(8, (num_vecs() - 2) / (key_.rows + 2));
+        const int besides = key_.bytes() ? kOfBytes : 2;
+        const int most = std::clamp((num_vecs() - besides) / (key_.rows + 2), 1, 8);
         const int passes = (key_.vecs() + most - 1) / most;
         const int widest = (key_.vecs() + passes - 1) / passes;
-        if (!key_.words()) codes_.hold(widest * (key_.rows + 2) + 2);
+        if (!sums_) codes_.hold(widest * (key_.rows + 2) + 2);
         for (int i = 0, done = 0; i < passes; ++i) {
             const int left = passes - i, width = (key_.vecs() - done + left - 1) / left;
             emit_pass(done, width, i, passes);
@@ -48,6 +56,7 @@ public:
 
 private:
     static constexpr int kBlocks = kBlock / kBlockTokens;
+    static constexpr int kOfBytes = 4;
 
     RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
     // Of the elements of half a vector; padding repeats the last.
@@ -84,7 +93,7 @@ private:
             const RegExp block = prefetch_.ahead(block_);
             for (int w = 0; w < width; ++w) prefetcht0(ptr[block + (vec + w) * lanes() * 4]);
         }
-        emit_tokens(acc, vec, width);
+        key_.bytes() ? emit_token_bytes(acc, vec, width) : emit_tokens(acc, vec, width);
         add(block_, key_.dim * 4);
         add(weights_, codes_.of_dword() * bytes_);
         if (!folds_) add(scales_, codes_.of_dword() * 4);
@@ -101,10 +110,10 @@ private:
     void emit_begin(const std::vector<Vec>& acc, int vec, int width) {
         for (int r = 0; r < key_.rows; ++r) {
             Temp rescale(*this, "rescale");
-            if (!key_.words()) broadcast(rescale, ptr[rescale_ + r * 4]);
+            if (!sums_) broadcast(rescale, ptr[rescale_ + r * 4]);
             for (int w = 0; w < width; ++w)
-                key_.words() ? zero(acc[size_t(r * width + w)])
-                             : vmulps(acc[size_t(r * width + w)], rescale, ptr[output_at(r, vec + w)]);
+                sums_ ? zero(acc[size_t(r * width + w)])
+                      : vmulps(acc[size_t(r * width + w)], rescale, ptr[output_at(r, vec + w)]);
         }
     }
 
@@ -157,18 +166,51 @@ private:
         }
     }
 
+    // The next eight: low nibbles of four of them, then high ones, as the weights are ordered.
+    void emit_token_bytes(const std::vector<Vec>& acc, int vec, int width) {
+        const std::vector<Vec> code = vecs("codes", 2 * width);
+        for (int w = 0; w < width; ++w)
+            load_nibble_bytes(code[size_t(2 * w)], code[size_t(2 * w + 1)], block_ + (vec + w) * lanes() * 4);
+        for (int r = 0; r < key_.rows; ++r) {
+            const std::vector<Vec> temps = vecs("weights, sums", width == 1 ? 2 : kOfBytes);
+            const Vec &low = temps[0], &high = temps[1], &sum = temps[temps.size() - 2],
+                      &other = temps.back();
+            for (int w = 0; w < width; ++w) {
+                const int group = group_of(vec + w, 0);
+                const RegExp weights = weights_ + bytes_form_.weights_at(r, group / ValueBytes::kSet) +
+                                       group % ValueBytes::kSet * 4;
+                if (!same_groups(vec, w)) {
+                    broadcast(low, ptr[weights]);
+                    broadcast(high, ptr[weights + ValueBytes::kSet * 4]);
+                }
+                vpmaddubsw(sum, low, code[size_t(2 * w)]);
+                vpmaddubsw(other, high, code[size_t(2 * w + 1)]);
+                vpaddw(sum, sum, other);
+                vpmaddwd(sum, sum, ptr[weights_ + bytes_form_.runs_at(r)]);
+                vpaddd(acc[size_t(r * width + w)], acc[size_t(r * width + w)], sum);
+            }
+            free(temps);
+        }
+        free(code);
+    }
+
+    RegExp factor_at(const Gpr& factors, int row, int group) const {
+        if (!key_.bytes()) return factors + (row * key_.groups() + group) * 4;
+        return factors + bytes_form_.factor_at(row, group / ValueBytes::kSet) + group % ValueBytes::kSet * 4;
+    }
+
     void emit_end(const std::vector<Vec>& acc, int vec, int width) {
         stage("end of the pass");
         const Gpr factors = gpr("factors");
-        if (key_.words()) mov(factors, ptr[args() + offsetof(PvArgs, scales)]);
+        if (sums_) mov(factors, ptr[args() + offsetof(PvArgs, scales)]);
         for (int r = 0; r < key_.rows; ++r)
             for (int w = 0; w < width; ++w) {
                 const Vec& sum = acc[size_t(r * width + w)];
-                if (key_.words()) {
+                if (sums_) {
                     Temp factor(*this, "factor");
                     const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
-                    const RegExp row = factors + r * key_.groups() * 4;
-                    broadcast_halves(factor, row + low * 4, row + high * 4, low == high);
+                    broadcast_halves(factor, factor_at(factors, r, low), factor_at(factors, r, high),
+                                     low == high);
                     vcvtdq2ps(sum, sum);
                     vmulps(sum, sum, factor);
                     broadcast(factor, ptr[rescale_ + r * 4]);
@@ -182,6 +224,8 @@ private:
     const RowKey key_;
     const TokenCodes codes_;
     TokenPrefetch prefetch_;
+    const ValueBytes bytes_form_;
+    const bool sums_;  // integers
     const bool folds_;
     const int bytes_;  // of a weight
     const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),

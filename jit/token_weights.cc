@@ -165,7 +165,7 @@ private:
 }  // namespace
 
 bool token_weights_fold(const RowKey& values) {
-    if (values.words() || values.rows == 1) return true;
+    if (values.words() || values.bytes() || values.rows == 1) return true;
     return scale_group(values.format) >= 2 * values.target->lanes();
 }
 

@@ -3,110 +3,144 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "jit/weights_emitter.h"
+#include "jit/weights_bytes_emitter.h"
 
 namespace quire::jit {
-namespace {
 
-// Words that make a weight, kOfProbability * kOfScale / 2^15 = kMostWeight.
-constexpr float kOfProbability = 4096, kOfScale = 2040;
-static_assert(kOfProbability * kOfScale == 32768 * ValueBytes::kMostWeight);
-
-// for each four rows, for each run of keys:                                         emit_probabilities
-//   top[r] = max of p[r]; runs[r] = round(top[r] * kMostFactor)
-//   p[r] = words round(p[r] / top[r] * kOfProbability)
-// for each set of groups:
-//   top[g] = max over keys of scale[key][g]; NaN if one of them is                  emit_top
-//   words[key][g] = round(scale[key][g] / top[g] * kOfScale)                        emit_scales
-//   for r:                                                                          emit_rows
-//     weights[r][key][g] = max(round(p[r][key] * words[key][g] / 2^15), 0)
-//     factors[r][g] = top[g] / kMostWeight / kMostFactor * the row's of the block
-class WeightsBytes : public WeightsEmitter {
-public:
-    explicit WeightsBytes(const RowKey& key) : WeightsEmitter(key), form_(key) {
-        begin();
-        mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
-        for (int row = 0; row < key.rows; row += kTransposed)
-            emit_probabilities(row, std::min(kTransposed, key.rows - row));
-        for (int set = 0; set < form_.sets; ++set) emit_set(set);
-        end();
-    }
-
-private:
-    static constexpr int kTransposed = 4, kTurn = ValueBytes::kTurn, kTurns = ValueBytes::kRun / kTurn;
-    static Xbyak::Xmm x(const Vec& v) { return Xbyak::Xmm(v.getIdx()); }
-    static Xbyak::Ymm y(const Vec& v) { return Xbyak::Ymm(v.getIdx()); }
-
-    // ---- probabilities ----
-
-    void emit_probabilities(int row, int rows) {
-        stage("probabilities from row " + std::to_string(row));
-        const Gpr runs = gpr("runs");
-        mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
-        if (row > 0) add(probabilities_, row * kBlock * 4);
-        lea(runs, ptr[weights_ + form_.runs_at(row)]);
-        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
-        Label each;
-        L(each);
-        emit_tops(rows);
-        for (int r = 0; r < rows; ++r) {
-            const RegExp run = runs + r * ValueBytes::kRowBytes;
-            Temp inverse(*this, "inverse"), factor(*this, "factor"), p(*this, "p");
-            broadcast(inverse, ptr[inverse_at(r)]);
-            broadcast(factor, ptr[run_factor_at(r)]);
-            for (int turn = 0; turn < kTurns; ++turn) {
-                const int at = turn * ValueBytes::kTurnBytes;
-                vmulps(p, inverse, ptr[row_at(r) + turn * kTurn * 4]);
-                vcvtps2dq(p, p);
-                vpackssdw(p, p, p);  // each four keys twice, as scales have two groups of them
-                vmovups(ptr[run + form_.probabilities_at(0) - form_.runs_at(0) + at], *p);
-                vmovups(ptr[run + at], *factor);
-            }
-        }
-        add(probabilities_, ValueBytes::kRun * 4);
-        add(runs, kTurns * ValueBytes::kTurnBytes);
-        sub(count_, ValueBytes::kRun);
-        jnz(each, T_NEAR);
-        free(runs);
-    }
-
-    // Where the words of scales are not yet.
-    RegExp inverse_at(int r) const { return weights_ + form_.scales_at() + r * 4; }
-    RegExp run_factor_at(int r) const { return inverse_at(kTransposed + r); }
-
-    // Of up to four rows side by side.
-    void emit_tops(int rows) {
-        const std::vector<Vec> top = vecs("top", kTransposed);
-        for (int r = 0; r < kTransposed; ++r) {
-            const RegExp row = row_at(std::min(r, rows - 1));
-            vmovups(top[size_t(r)], ptr[row]);
-            for (int turn = 1; turn < kTurns; ++turn)
-                vmaxps(top[size_t(r)], top[size_t(r)], ptr[row + turn * kTurn * 4]);
-        }
-        fold_quarters(top.data(), [&](const Vec& to, const Vec& from) { vmaxps(to, to, from); });
-        const Xbyak::Xmm of_rows = x(top[0]), other = x(top[1]), factor = x(top[2]);
-        vextractf128(other, y(top[0]), 1);
-        vmaxps(of_rows, of_rows, other);
-        vmaxps(of_rows, of_rows, splat(kLeastTop));
-        vmulps(factor, of_rows, splat(float(ValueBytes::kMostFactor)));
-        vmovups(other, splat(kOfProbability));
-        vdivps(other, other, of_rows);
-        vmovups(ptr[inverse_at(0)], other);
-        vcvtps2dq(factor, factor);
-        vpslld(other, factor, 16);
-        vpor(factor, factor, other);
-        vmovups(ptr[run_factor_at(0)], factor);
-        free(top);
-    }
-
-    // ---- scales ----
-
-    void emit_set(int set) {
+void WeightsBytesEmitter::generate() {
+    begin();
+    mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
+    for (int row = 0; row < key_.rows; row += kTransposed)
+        emit_probabilities(row, std::min(kTransposed, key_.rows - row));
+    for (int set = 0; set < form_.sets; ++set) {
         stage("groups from " + std::to_string(set * ValueBytes::kSet));
         Temp top(*this, "top");
         emit_top(top, set);
         emit_scales(top, set);
         emit_rows(top, set);
+    }
+    end();
+}
+
+void WeightsBytesEmitter::emit_probabilities(int row, int rows) {
+    stage("probabilities from row " + std::to_string(row));
+    const Gpr runs = gpr("runs");
+    mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
+    if (row > 0) add(probabilities_, row * kBlock * 4);
+    lea(runs, ptr[weights_ + form_.runs_at(row)]);
+    hold_order();
+    mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
+    Label each;
+    L(each);
+    emit_tops(rows);
+    for (int r = 0; r < rows; ++r) {
+        const RegExp run = runs + r * ValueBytes::kRowBytes;
+        Temp inverse(*this, "inverse"), factor(*this, "factor"), p(*this, "p");
+        broadcast(inverse, ptr[inverse_at(r)]);
+        broadcast(factor, ptr[run_factor_at(r)]);
+        for (int turn = 0; turn < kTurns; ++turn) {
+            const int at = turn * ValueBytes::kTurnBytes;
+            load_probabilities(p, inverse, row_at(r) + turn * kTurn * 4);
+            vcvtps2dq(p, p);
+            vpackssdw(p, p, p);  // each four keys twice, as scales have two groups of them
+            vmovups(ptr[run + form_.probabilities_at(0) - form_.runs_at(0) + at], *p);
+            vmovups(ptr[run + at], *factor);
+        }
+    }
+    add(probabilities_, ValueBytes::kRun * 4);
+    add(runs, kTurns * ValueBytes::kTurnBytes);
+    sub(count_, ValueBytes::kRun);
+    jnz(each, T_NEAR);
+    drop_order();
+    free(runs);
+}
+
+// Of up to four rows side by side.
+void WeightsBytesEmitter::emit_tops(int rows) {
+    const std::vector<Vec> top = vecs("top", kTransposed);
+    for (int r = 0; r < kTransposed; ++r) {
+        const RegExp row = row_at(std::min(r, rows - 1));
+        vmovups(top[size_t(r)], ptr[row]);
+        for (int turn = 1; turn < kTurns; ++turn)
+            vmaxps(top[size_t(r)], top[size_t(r)], ptr[row + turn * kTurn * 4]);
+    }
+    fold_quarters(top.data(), [&](const Vec& to, const Vec& from) { vmaxps(to, to, from); });
+    const Xbyak::Xmm of_rows = x(top[0]), other = x(top[1]), factor = x(top[2]);
+    vextractf128(other, y(top[0]), 1);
+    vmaxps(of_rows, of_rows, other);
+    vmaxps(of_rows, of_rows, splat(kLeastTop));
+    vmulps(factor, of_rows, splat(float(ValueBytes::kMostFactor)));
+    vmovups(other, splat(kOfProbability));
+    vdivps(other, other, of_rows);
+    vmovups(ptr[inverse_at(0)], other);
+    vcvtps2dq(factor, factor);
+    vpslld(other, factor, 16);
+    vpor(factor, factor, other);
+    vmovups(ptr[run_factor_at(0)], factor);
+    free(top);
+}
+
+void WeightsBytesEmitter::write_signs(const Vec& signs, int set, uint32_t lanes) {
+    const Gpr negative = gpr("negative");
+    mov(negative, ptr[args() + offsetof(WeightsArgs, negative)]);
+    vmovmskps(eax, y(signs));
+    and_(eax, lanes);
+    set == 0 ? mov(ptr[negative], eax) : or_(ptr[negative], eax);
+    free(negative);
+}
+
+void WeightsBytesEmitter::emit_rows(const Vec& top, int set) {
+    const Gpr of_set = gpr("of set"), probabilities = gpr("words of probabilities"), factors = gpr("factors"),
+              block = gpr("block"), left = gpr("rows"), at = gpr("at");
+    lea(of_set, ptr[weights_ + form_.weights_at(0, set)]);
+    lea(probabilities, ptr[weights_ + form_.probabilities_at(0)]);
+    lea(words_, ptr[scale_words()]);
+    mov(factors, ptr[args() + offsetof(WeightsArgs, factors)]);
+    if (set > 0) add(factors, form_.factor_at(0, set));
+    mov(block, ptr[args() + offsetof(WeightsArgs, block)]);
+    mov(left, key_.rows);
+    Label each_row, each;
+    L(each_row);
+    mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
+    xor_(at, at);
+    L(each);
+    for (int i = 0; i < kTogether / kTurn; ++i) {
+        Temp low(*this, "low"), high(*this, "high");
+        const RegExp turn = at + i * ValueBytes::kTurnBytes;
+        vmovups(high, ptr[probabilities + turn]);
+        vpmulhrsw(low, high, ptr[words_ + at * 2 + 2 * i * vec_bytes()]);
+        vpmulhrsw(high, high, ptr[words_ + at * 2 + (2 * i + 1) * vec_bytes()]);
+        vpackuswb(low, low, high);
+        vmovups(ptr[of_set + turn], *low);
+    }
+    add(at, kTogether / kTurn * ValueBytes::kTurnBytes);
+    sub(count_, kTogether);
+    jnz(each, T_NEAR);
+    {
+        Temp factor(*this, "factor");
+        broadcast(x(factor), ptr[block]);
+        vmulps(x(factor), x(factor), splat(1.f / (ValueBytes::kMostWeight * ValueBytes::kMostFactor)));
+        vmulps(x(factor), x(factor), x(top));
+        vmovups(ptr[factors], x(factor));
+    }
+    add(probabilities, ValueBytes::kRowBytes);
+    add(of_set, form_.weights_at(1, 0));
+    add(factors, form_.factor_at(1, 0));
+    add(block, 4);
+    dec(left);
+    jnz(each_row, T_NEAR);
+    for (const Gpr& r : {of_set, probabilities, factors, block, left, at}) free(r);
+}
+
+namespace {
+
+class RowWeightsBytes : public WeightsBytesEmitter {
+public:
+    explicit RowWeightsBytes(const RowKey& key) : WeightsBytesEmitter(key) { generate(); }
+
+private:
+    void load_probabilities(const Vec& p, const Vec& inverse, const RegExp& at) override {
+        vmulps(p, inverse, ptr[at]);
     }
 
     // body() for the keys of each turn.
@@ -125,13 +159,14 @@ private:
     // The set's scales of two keys. (Of fewer groups also what follows them, which nothing is made of.)
     void load_scales(const Vec& v, int first, int second) {
         const int stride = key_.scales_stride() * 4;
-        if (stride == vec_bytes() / 2 && second == first + 1) return vmovups(v, ptr[scales_ + first * stride]);
+        if (stride == vec_bytes() / 2 && second == first + 1)
+            return vmovups(v, ptr[scales_ + first * stride]);
         vmovups(x(v), ptr[scales_ + first * stride]);
         vinsertf128(y(v), y(v), ptr[scales_ + second * stride], 1);
     }
 
     // As integers, bits of larger numbers are larger, and those of NaN the largest.
-    void emit_top(const Vec& top, int set) {
+    void emit_top(const Vec& top, int set) override {
         Temp signs(*this, "signs"), scale(*this, "scale");
         vmovups(top, splat(kLeastTop));
         zero(signs);
@@ -144,21 +179,14 @@ private:
         });
         swap_lanes(scale, top, 4);
         vpmaxsd(top, top, scale);
-        const int groups = std::min(ValueBytes::kSet, key_.groups() - set * ValueBytes::kSet);
-        const Gpr negative = gpr("negative");
-        mov(negative, ptr[args() + offsetof(WeightsArgs, negative)]);
-        vmovmskps(eax, y(signs));
-        and_(eax, ((1 << groups) - 1) * 0x11);
-        set == 0 ? mov(ptr[negative], eax) : or_(ptr[negative], eax);
-        free(negative);
+        write_signs(signs, set, ((1u << groups_of(set)) - 1) * 0x11);
     }
 
-    // [each eight keys][groups 0, 1; 2, 3][four keys, the other four][group][key]
-    void emit_scales(const Vec& top, int set) {
+    void emit_scales(const Vec& top, int set) override {
         Temp inverse(*this, "inverse");
         vmovups(inverse, splat(kOfScale));
         vdivps(inverse, inverse, top);
-        lea(words_, ptr[weights_ + form_.scales_at()]);
+        lea(words_, ptr[scale_words()]);
         for_each_turn(set, [&] {
             const std::vector<Vec> of_keys = vecs("scales", 4);
             for (int key = 0; key < 4; ++key) {
@@ -178,67 +206,21 @@ private:
             free(of_keys);
         });
     }
-
-    // ---- weights ----
-
-    void emit_rows(const Vec& top, int set) {
-        const Gpr of_set = gpr("of set"), probabilities = gpr("words of probabilities"),
-                  factors = gpr("factors"), block = gpr("block"), left = gpr("rows"), at = gpr("at");
-        lea(of_set, ptr[weights_ + form_.weights_at(0, set)]);
-        lea(probabilities, ptr[weights_ + form_.probabilities_at(0)]);
-        lea(words_, ptr[weights_ + form_.scales_at()]);
-        mov(factors, ptr[args() + offsetof(WeightsArgs, factors)]);
-        if (set > 0) add(factors, form_.factor_at(0, set));
-        mov(block, ptr[args() + offsetof(WeightsArgs, block)]);
-        mov(left, key_.rows);
-        Label each_row, each;
-        L(each_row);
-        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
-        xor_(at, at);
-        L(each);
-        for (int i = 0; i < kTogether / kTurn; ++i) {
-            Temp low(*this, "low"), high(*this, "high");
-            const RegExp turn = at + i * ValueBytes::kTurnBytes;
-            vmovups(high, ptr[probabilities + turn]);
-            vpmulhrsw(low, high, ptr[words_ + at * 2 + 2 * i * vec_bytes()]);
-            vpmulhrsw(high, high, ptr[words_ + at * 2 + (2 * i + 1) * vec_bytes()]);
-            vpackuswb(low, low, high);
-            vmovups(ptr[of_set + turn], *low);
-        }
-        add(at, kTogether / kTurn * ValueBytes::kTurnBytes);
-        sub(count_, kTogether);
-        jnz(each, T_NEAR);
-        {
-            Temp factor(*this, "factor");
-            broadcast(x(factor), ptr[block]);
-            vmulps(x(factor), x(factor), splat(1.f / (ValueBytes::kMostWeight * ValueBytes::kMostFactor)));
-            vmulps(x(factor), x(factor), x(top));
-            vmovups(ptr[factors], x(factor));
-        }
-        add(probabilities, ValueBytes::kRowBytes);
-        add(of_set, form_.weights_at(1, 0));
-        add(factors, form_.factor_at(1, 0));
-        add(block, 4);
-        dec(left);
-        jnz(each_row, T_NEAR);
-        for (const Gpr& r : {of_set, probabilities, factors, block, left, at}) free(r);
-    }
-
-    const ValueBytes form_;
-    const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), words_ = gpr("words");
 };
 
 }  // namespace
 
-// Whole vectors of even and odd elements are of one group, and are read with what surrounds them in a row.
+// Of rows whole vectors of even and odd elements are of one group, and are read with what surrounds them.
 bool has_value_bytes(const RowKey& values) {
     constexpr int kElements = 16, kLeast = 32;
-    return values.target->vector_bits == 256 && !values.target->vnni && values.format.type == QUIRE_INT4 &&
-           values.dim >= kLeast && values.dim % kElements == 0 && scale_group(values.format) % kElements == 0;
+    if (values.target->vector_bits != 256 || values.target->vnni) return false;
+    if (values.format.type == QUIRE_INT4_B16) return true;
+    return values.format.type == QUIRE_INT4 && values.dim >= kLeast && values.dim % kElements == 0 &&
+           scale_group(values.format) % kElements == 0;
 }
 
 Status generate_weights_bytes(const RowKey& key, std::vector<uint8_t>* code) {
-    return WeightsBytes(key).finish(code);
+    return RowWeightsBytes(key).finish(code);
 }
 
 }  // namespace quire::jit

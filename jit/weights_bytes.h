@@ -13,10 +13,10 @@
 namespace quire::jit {
 
 struct ValueBytes {
-    static constexpr int kRun = 16;       // keys whose weights share a factor
-    static constexpr int kTurn = 8;       // keys whose weights lie side by side
-    static constexpr int kSet = 4;        // groups, as well
-    static constexpr int kTurnBytes = 32;     // of weights of a row and set, and of all else
+    static constexpr int kRun = 16;        // keys whose weights share a factor
+    static constexpr int kTurn = 8;        // keys whose weights lie side by side
+    static constexpr int kSet = 4;         // groups, as well
+    static constexpr int kTurnBytes = 32;  // of weights of a row and set, and of all else
     static constexpr int kMostCode = 8, kMostWeight = 255, kMostFactor = 8191;
     static_assert(4 * kMostCode * kMostWeight < 1 << 15);  // of a lane's word
     static_assert(int64_t(kBlock) * kMostCode * kMostWeight * kMostFactor < int64_t(1) << 31);
@@ -44,6 +44,7 @@ private:
 
 bool has_value_bytes(const RowKey& values);  // whatever their products
 
+// Of rows; of blocks of tokens: jit/token_weights.h.
 Status generate_weights_bytes(const RowKey& key, std::vector<uint8_t>* code);  // void(const WeightsArgs*)
 
 }  // namespace quire::jit

@@ -166,8 +166,7 @@ void drop_rows(const AttentionProblem& p, const Item& item, const RowAddresses& 
 
 // Negative scales become their magnitudes, and all others 0. NaN of either sign is one without.
 void turn_signs(float* scales, size_t count) {
-    for (float* s = scales; s < scales + count; ++s)
-        *s = std::isnan(*s) ? std::abs(*s) : std::max(-*s, 0.f);
+    for (float* s = scales; s < scales + count; ++s) *s = std::isnan(*s) ? std::abs(*s) : std::max(-*s, 0.f);
 }
 
 void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels,
@@ -181,7 +180,9 @@ void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels,
     };
     add();
     if (negative == 0) return;
-    turn_signs(s.scales, size_t(padded * plan.value_scale_stride));
+    const bool blocks = token_block_info(plan.spec.value_format.type) != nullptr;
+    const int stride = blocks ? plan.spec.Dv / plan.spec.value_format.quant_group : plan.value_scale_stride;
+    turn_signs(s.scales, size_t(padded * stride));
     for (int64_t r = 0; r < rows; ++r) s.block_factors[r] *= -1, s.rescale[r] = 1;
     add();
 }

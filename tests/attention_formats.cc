@@ -28,7 +28,8 @@ TEST(AttentionFormats, Sweep) {
 TEST(AttentionFormats, QuickNegativeScales) {
     for (const quire_format& format :
          {quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F32),
-          quantised(QUIRE_INT4, 16, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F16)})
+          quantised(QUIRE_INT4, 16, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F16),
+          quantised(QUIRE_INT8_B16, 16, QUIRE_F16), quantised(QUIRE_INT4_B16, 8, QUIRE_F16)})
         for (const quire_precision precision :
              {QUIRE_PRECISION_HIGHEST, QUIRE_PRECISION_HIGH, QUIRE_PRECISION_MEDIUM})
             for (const int64_t queries : {1, 3, 20}) {
@@ -38,7 +39,7 @@ TEST(AttentionFormats, QuickNegativeScales) {
                 c.D = c.Dv = 64;
                 c.key_format = c.value_format = format;
                 c.precision = precision;
-                c.sequences = {{queries, 40}, {queries, 300}};
+                c.sequences = {{queries, 48}, {queries, 300}};
                 Tensors tensors(c);
                 for (int64_t b = 0; b < c.B(); ++b)
                     for (int64_t t = 0; t < c.sequences[size_t(b)].keys; t += 1 + b)

@@ -175,6 +175,12 @@ TEST_F(Decode, TokenKernels) {
                             if (can_be({key.format, dim}, *target, products))
                                 check("token_qk", {target, key.format, dim, rows, products},
                                       jit::generate_token_qk);
+                    for (int rows : kRows) {
+                        const RowKey bytes{target, key.format, dim, rows, jit::Products::bytes};
+                        if (!jit::has_value_bytes(bytes)) continue;
+                        check("token_weights_of", bytes, jit::generate_token_weights_bytes);
+                        check("token_pv", bytes, jit::generate_token_pv);
+                    }
                     for (int rows : kRows)
                         for (bool words : {false, true}) {
                             key.rows = rows;

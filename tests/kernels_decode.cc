@@ -217,23 +217,24 @@ private:
         if (tokens) clear_dead(count, value_scales.as<float>());
         // As pairs of words; blocks of tokens may have floats.
         const bool folded = tokens && jit::token_weights_fold(value_);
-        const size_t weights_length = R * size_t(folded   ? value_.groups() * (value_.words() ? 1 : 2)
-                                                 : tokens ? 0
+        const size_t weights_length = R * size_t(value_.bytes() ? jit::ValueBytes::weight_stride(value_)
+                                                 : folded       ? value_.groups() * (value_.words() ? 1 : 2)
+                                                 : tokens       ? 0
                                                  : value_.products == jit::Products::three_bytes
                                                      ? jit::ValueFours::weight_stride(value_)
-                                                 : value_.bytes() ? jit::ValueBytes::weight_stride(value_)
                                                  : jit::folds_scales(value_) ? 2 * value_.scales_stride()
                                                                              : value_.weight_stride());
         const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read
         GuardedBuffer weights = array(weights_length * kBlock / 2 + room, around.scratch, flush_),
                       factors = array(weights_length + room, around.scratch, flush_);
-        const GuardedBuffer negative = GuardedBuffer::of(std::vector<uint32_t>(value_.bytes() ? 1 : 0), flush_);
+        const GuardedBuffer negative =
+            GuardedBuffer::of(std::vector<uint32_t>(value_.bytes() ? 1 : 0), flush_);
         const auto add_values = [&] {
             if (kernels_.weights)
                 poisoned_call<jit::WeightsArgs>(
                     kernels_.weights,
-                    {scores.as<float>(), value_scales.as<float>(), weights.as<int16_t>(),
-                     factors.as<float>(), padded, block.as<float>(), negative.as<uint32_t>()},
+                    {scores.as<float>(), value_scales.as<float>(), weights.as<int16_t>(), factors.as<float>(),
+                     padded, block.as<float>(), negative.as<uint32_t>()},
                     around.entry);
             poisoned_call<jit::PvArgs>(kernels.pv,
                                        {kernels_.weights ? weights.data() : scores.data(),
@@ -249,7 +250,7 @@ private:
         add_values();
         if (!value_.bytes() || *negative.as<uint32_t>() == 0) return;
         // As src/attend_rows.cc: magnitudes of the negative scales.
-        for (int i = 0; i < padded * value_.scales_stride(); ++i)
+        for (int i = 0; i < padded * (tokens ? value_.groups() : value_.scales_stride()); ++i)
             value_scales.as<float>()[i] = std::max(0.f, -value_scales.as<float>()[i]);
         for (size_t r = 0; r < R; ++r) block.as<float>()[r] *= -1, rescale.as<float>()[r] = 1;
         add_values();

@@ -27,7 +27,8 @@ RUNS = {
     "decode": f"{FORMATS} --kv-len 500 --warm 1",
     "decode of lower precision": "--cache int8,int4 --kv-len 500 --warm 1 --precision high,medium",
     "decode of blocks": "--cache int8_b16,int4_b16 --group 8,32 --kv-len 500 --warm 1",
-    "decode of blocks, lower precision": "--cache int8_b16,int4_b16 --kv-len 500 --warm 1 --precision high",
+    "decode of blocks, lower precision": "--cache int8_b16,int4_b16 --kv-len 500 --warm 1"
+    " --precision high,medium",
     "prefill of blocks": "--cache int8_b16,int4_b16 --group 32 --query-len 10 --kv-len 150",
     "append to blocks": "--op append --cache int8_b16,int4_b16 --group 32 --query-len 20 --kv-len 500",
     "prefill": "--cache f32,int8,int4 --group 32 --query-len 10 --kv-len 150",

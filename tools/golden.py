@@ -54,6 +54,11 @@ KERNELS = (
         " decode_weights_of_d128_r4_int4_gr32_f16_bytes",
     ),
     (
+        ("avx2",),
+        "--cache int4_b16 --precision medium --heads 8 --head-dim 128 --group 32",
+        "token_pv_d128_r4_int4_b16_gr32_f16_bytes token_weights_of_d128_r4_int4_b16_gr32_f16_bytes",
+    ),
+    (
         ("avx2", "avx2_vnni"),
         "--cache int8 --precision medium --heads 8 --head-dim 128 --group 32",
         "decode_qk_d128_r4_int8_gr32_f16_bytes",

@@ -30,13 +30,6 @@ GuardedBuffer side_by_side(const std::vector<GuardedBuffer>& buffers, int first,
     return GuardedBuffer::of(bytes);
 }
 
-// Of a row.
-void negate_some(const jit::RowKey& key, Random* random, void* scales) {
-    for (int g = 0; g < key.groups(); ++g)
-        if (random->below(4) == 0)
-            store_number(key.format.scale_type, scales, g, -load_number(key.format.scale_type, scales, g));
-}
-
 // Any codes, with scales and minima of either sign.
 void fill_blocks(const BlockInfo& block, size_t bytes, Random* random, uint8_t* row) {
     for (size_t i = 0; i < bytes; ++i) row[i] = uint8_t(random->bits());
@@ -48,15 +41,15 @@ void fill_blocks(const BlockInfo& block, size_t bytes, Random* random, uint8_t* 
 }  // namespace
 
 KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush flush, Side side)
-    : scales_in_rows_(block_info(key.format.type) || token_block_info(key.format.type)),
-      scale_type_(key.format.scale_type),
+    : key_(key),
+      scales_in_rows_(block_info(key.format.type) || token_block_info(key.format.type)),
       step_(tokens_of_block(key.format)) {
-    const bool negative = random->below(2) == 0;
+    negative_ = random->below(2) == 0;
     for (int i = 0; i < count; ++i) {
         std::vector<float> numbers(size_t(key.dim));
         for (float& x : numbers) x = random->normal();
         if (step_ > 1) {
-            add_to_block(key, side, flush, &numbers);
+            add_to_block(side, flush, random, &numbers);
             continue;
         }
         rows_.emplace_back(size_t(key.row_bytes()), flush);
@@ -69,7 +62,7 @@ KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush 
             fill_blocks(*block, rows_.back().size(), random, rows_.back().as<uint8_t>());
         else
             encode_row(key.format, key.dim, QUIRE_F32, numbers.data(), rows_.back().data(), scales);
-        if (scales != nullptr && negative) negate_some(key, random, scales);
+        if (scales != nullptr) negate_some(random, scales, 0, 1);
         decode_row(key.format, key.dim, rows_.back().data(), scales, numbers.data());
         rows_.back().forbid_writes();
         if (scales != nullptr) scales_.back().forbid_writes();
@@ -77,19 +70,36 @@ KernelRows::KernelRows(const jit::RowKey& key, int count, Random* random, Flush 
     }
 }
 
+// Of a row: every `step`th number from `first` on.
+void KernelRows::negate_some(Random* random, void* scales, int first, int step) const {
+    const quire_type type = is_quantised(key_.format) ? key_.format.scale_type : QUIRE_F16;
+    for (int g = 0; negative_ && g < key_.groups(); ++g)
+        if (random->below(4) == 0)
+            store_number(type, scales, first + g * step, -load_number(type, scales, first + g * step));
+}
+
 // What is never written keeps NaN scales.
-void KernelRows::add_to_block(const jit::RowKey& key, Side side, Flush flush, std::vector<float>* numbers) {
+void KernelRows::add_to_block(Side side, Flush flush, Random* random, std::vector<float>* numbers) {
     const int token = count() % step_;
     if (token == 0) {
-        rows_.emplace_back(size_t(block_bytes(key.format, key.dim)), flush);
+        rows_.emplace_back(size_t(block_bytes(key_.format, key_.dim)), flush);
         rows_.back().fill_with<uint16_t>(0x7e01);
     }
     rows_.back().allow_access();
     const TokenPlace at{rows_.back().data(), nullptr, token};
-    encode_token(key.format, side, key.dim, QUIRE_F32, numbers->data(), at);
-    decode_token(key.format, side, key.dim, at, numbers->data());
+    encode_token(key_.format, side, key_.dim, QUIRE_F32, numbers->data(), at);
+    const int codes = token_block_info(key_.format.type)->code_bytes(key_.dim);
+    negate_some(random, rows_.back().as<char>() + codes, token, step_);
+    decode_token(key_.format, side, key_.dim, at, numbers->data());
     rows_.back().forbid_writes();
     values_.push_back(std::move(*numbers));
+}
+
+float KernelRows::scale(int row, int group) const {
+    if (step_ == 1) return load_number(key_.format.scale_type, scales_[size_t(row)].data(), group);
+    const char* const block = rows_[size_t(row / step_)].as<const char>();
+    return load_number(QUIRE_F16, block + token_block_info(key_.format.type)->code_bytes(key_.dim),
+                       group * step_ + row % step_);
 }
 
 GuardedBuffer KernelRows::rows(int first, int count, int length) const {

@@ -33,10 +33,9 @@ public:
 
     int count() const { return int(values_.size()); }
     const std::vector<float>& values(int row) const { return values_[size_t(row)]; }  // dequantised
-    // Of a format with scales apart from its rows; some of those of some instances are negative.
-    float scale(int row, int group) const {
-        return load_number(scale_type_, scales_[size_t(row)].data(), group);
-    }
+    // Of a format with scales apart from its rows, or of blocks of tokens; some of those of some instances
+    // are negative.
+    float scale(int row, int group) const;
     // Addresses of `length` rows from `first` on, the last of `count` rows repeated. Blocks of tokens, which
     // begin at `first`: the address of each once, between addresses that nothing may touch.
     GuardedBuffer rows(int first, int count, int length) const;
@@ -51,10 +50,12 @@ public:
     static GuardedBuffer nowhere(int length);
 
 private:
-    void add_to_block(const jit::RowKey& key, Side side, Flush flush, std::vector<float>* numbers);
+    void add_to_block(Side side, Flush flush, Random* random, std::vector<float>* numbers);
+    void negate_some(Random* random, void* scales, int first, int step) const;
 
+    const jit::RowKey key_;
     const bool scales_in_rows_;
-    const quire_type scale_type_;
+    bool negative_ = false;
     const int step_;  // rows of a buffer of rows_
     std::vector<GuardedBuffer> rows_, scales_;
     std::vector<std::vector<float>> values_;

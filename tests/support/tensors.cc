@@ -104,8 +104,12 @@ void CacheSide::poison(int64_t slot, int head, float number) {
 }
 
 void CacheSide::negate(int64_t slot, int head, int group) {
-    void* const numbers = at(slot, head).scales;
-    store_number(format.scale_type, numbers, group, -load_number(format.scale_type, numbers, group));
+    const TokenPlace place = at(slot, head);
+    const TokenBlockInfo* const info = token_block_info(format.type);
+    void* const numbers = info ? static_cast<char*>(place.row) + info->code_bytes(dim) : place.scales;
+    const int index = info ? group * kBlockTokens + place.token : group;
+    const quire_type type = info ? QUIRE_F16 : format.scale_type;
+    store_number(type, numbers, index, -load_number(type, numbers, index));
 }
 
 // ---- Tensors ----

@@ -28,7 +28,8 @@ struct CacheSide {
     // Spoils the row: its first element, or the scale of its first group or block, becomes `number` (NaN,
     // Inf).
     void poison(int64_t slot, int head, float number);
-    // The row's scale of a group changes its sign, of formats with scales apart from their rows.
+    // The row's scale of a group changes its sign, of formats with scales apart from their rows or of blocks
+    // of tokens.
     void negate(int64_t slot, int head, int group);
 };
 

@@ -41,8 +41,7 @@ void WeightedRow::add_bytes(int first, const std::vector<double>& weights, doubl
             const double weight = std::floor((p * s + 16384) / 32768);
             if (scale(i) == 0) continue;
             for (int d = group * size; d < (group + 1) * size; ++d)
-                values_[size_t(d)] +=
-                    weight * factor * double(rows_.values(first + i)[size_t(d)]) / scale(i);
+                values_[size_t(d)] += weight * factor * double(rows_.values(first + i)[size_t(d)]) / scale(i);
         }
     }
     const double unit = top * largest / jit::ValueBytes::kMostWeight;
