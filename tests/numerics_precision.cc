@@ -231,10 +231,11 @@ TEST(NumericsPrecision, QuickNote) {
         "precision: keys medium for 4 8 12 16 more query rows, values medium for 16 more query rows and "
         "high for 4 8 12 query rows" +
             rest);
-    EXPECT_EQ(precision_note(spec, *find_target("avx2")),
-              "precision: keys medium for 4 8 12 query rows and high for more query rows, values medium for 4 "
-              "8 12 query rows and high for more query rows" +
-                  rest);
+    EXPECT_EQ(
+        precision_note(spec, *find_target("avx2")),
+        "precision: keys medium for 4 8 12 query rows and high for more query rows, values medium for 4 "
+        "8 12 query rows and high for more query rows" +
+            rest);
     spec.value_format = plain_format(QUIRE_F16);
     spec.key_format = plain_format(QUIRE_F32);
     EXPECT_EQ(precision_note(spec, *find_target("avx2")), "precision: keys highest, values highest" + rest);
