@@ -28,9 +28,6 @@ inline const char* placement_name(Placement placement) {
     return kNames[int(placement)];
 }
 
-// Query rows that decode kernels have registers for, and gain by.
-inline int most_decode_rows(const Target& target) { return target.vector_bits == 512 ? kMaxDecodeRows : 12; }
-
 // Kernels over the rows of one side of the cache (keys or values).
 struct RowKey {
     const Target* target;

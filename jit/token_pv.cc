@@ -41,15 +41,11 @@ public:
         mov(output_, ptr[args() + offsetof(PvArgs, output)]);
         mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
         hold_upper_half();
-        const int besides = key_.bytes() ? kOfBytes : 2;
-        const int most = std::clamp((num_vecs() - besides) / (key_.rows + 2), 1, 8);
-        const int passes = (key_.vecs() + most - 1) / most;
-        const int widest = (key_.vecs() + passes - 1) / passes;
-        if (!sums_) codes_.hold(widest * (key_.rows + 2) + 2);
-        for (int i = 0, done = 0; i < passes; ++i) {
-            const int left = passes - i, width = (key_.vecs() - done + left - 1) / left;
-            emit_pass(done, width, i, passes);
-            done += width;
+        const int parts = (key_.rows + most_rows() - 1) / most_rows();
+        for (int part = 0, row = 0; part < parts; ++part) {
+            const int rows = (key_.rows - row + parts - part - 1) / (parts - part);
+            emit_rows(row, rows);
+            row += rows;
         }
         end();
     }
@@ -57,6 +53,27 @@ public:
 private:
     static constexpr int kBlocks = kBlock / kBlockTokens;
     static constexpr int kOfBytes = 4;
+
+    struct Pass {
+        int row, rows, vec, width;
+    };
+
+    // Beside the sums: two of codes, and two of weights and products.
+    int most_rows() const { return num_vecs() - 4; }
+
+    // Of part of the query rows, all passes.
+    void emit_rows(int row, int rows) {
+        const int besides = key_.bytes() ? kOfBytes : 2;
+        const int most = std::clamp((num_vecs() - besides) / (rows + 2), 1, 8);
+        const int passes = (key_.vecs() + most - 1) / most;
+        const int widest = (key_.vecs() + passes - 1) / passes;
+        if (!sums_) codes_.hold(widest * (rows + 2) + 2);
+        for (int i = 0, done = 0; i < passes; ++i) {
+            const int left = passes - i, width = (key_.vecs() - done + left - 1) / left;
+            emit_pass({row, rows, done, width}, i, passes);
+            done += width;
+        }
+    }
 
     RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
     // Of the elements of half a vector; padding repeats the last.
@@ -69,15 +86,17 @@ private:
     }
     RegExp scales_at(int group, int token) const { return scales_ + (group * kBlockTokens + token) * 4; }
 
-    void emit_pass(int vec, int width, int pass, int passes) {
-        stage("pass from vector " + std::to_string(vec));
-        const std::vector<Vec> acc = vecs("acc", key_.rows * width);
-        emit_begin(acc, vec, width);
+    void emit_pass(const Pass& pass, int index, int passes) {
+        const int vec = pass.vec, width = pass.width;
+        stage("pass from row " + std::to_string(pass.row) + ", vector " + std::to_string(vec));
+        const std::vector<Vec> acc = vecs("acc", pass.rows * width);
+        emit_begin(acc, pass);
         mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
         if (!folds_) mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
         mov(blocks_, ptr[args() + offsetof(PvArgs, rows)]);
-        // The pass's share of the next blocks, a part of one with each block.
-        const int first = kBlocks * pass / passes, ahead = kBlocks * (pass + 1) / passes - first;
+        // The pass's share of the next blocks, a part of one with each block; the first rows have asked.
+        const int first = kBlocks * index / passes;
+        const int ahead = pass.row > 0 ? 0 : kBlocks * (index + 1) / passes - first;
         const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
         if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next), first, parts);
         mov(count_, ptr[args() + offsetof(PvArgs, count)]);
@@ -93,7 +112,7 @@ private:
             const RegExp block = prefetch_.ahead(block_);
             for (int w = 0; w < width; ++w) prefetcht0(ptr[block + (vec + w) * lanes() * 4]);
         }
-        key_.bytes() ? emit_token_bytes(acc, vec, width) : emit_tokens(acc, vec, width);
+        key_.bytes() ? emit_token_bytes(acc, pass) : emit_tokens(acc, pass);
         add(block_, key_.dim * 4);
         add(weights_, codes_.of_dword() * bytes_);
         if (!folds_) add(scales_, codes_.of_dword() * 4);
@@ -103,22 +122,24 @@ private:
         add(blocks_, 8 * kBlockTokens);
         sub(count_, kBlockTokens);
         jnz(each_block, T_NEAR);
-        emit_end(acc, vec, width);
+        emit_end(acc, pass);
         free(acc);
     }
 
-    void emit_begin(const std::vector<Vec>& acc, int vec, int width) {
-        for (int r = 0; r < key_.rows; ++r) {
+    void emit_begin(const std::vector<Vec>& acc, const Pass& pass) {
+        for (int r = 0; r < pass.rows; ++r) {
             Temp rescale(*this, "rescale");
-            if (!sums_) broadcast(rescale, ptr[rescale_ + r * 4]);
-            for (int w = 0; w < width; ++w)
-                sums_ ? zero(acc[size_t(r * width + w)])
-                      : vmulps(acc[size_t(r * width + w)], rescale, ptr[output_at(r, vec + w)]);
+            if (!sums_) broadcast(rescale, ptr[rescale_ + (pass.row + r) * 4]);
+            for (int w = 0; w < pass.width; ++w) {
+                const Vec& sum = acc[size_t(r * pass.width + w)];
+                sums_ ? zero(sum) : vmulps(sum, rescale, ptr[output_at(pass.row + r, pass.vec + w)]);
+            }
         }
     }
 
     // The next N tokens of the block.
-    void emit_tokens(const std::vector<Vec>& acc, int vec, int width) {
+    void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) {
+        const int vec = pass.vec, width = pass.width;
         const std::vector<Vec> raw = vecs("raw", width), code = vecs("code", width);
         const int n = codes_.of_dword();
         for (int w = 0; w < width; ++w)
@@ -131,7 +152,8 @@ private:
                 key_.words() ? codes_.words(code[size_t(w)], raw[size_t(w)], place)
                              : codes_.number(code[size_t(w)], raw[size_t(w)], place);
             if (!folds_) emit_scaled(code, vec, t);
-            for (int r = 0; r < key_.rows; ++r) emit_products(&acc[size_t(r * width)], code, vec, r, t);
+            for (int r = 0; r < pass.rows; ++r)
+                emit_products(&acc[size_t(r * width)], code, vec, pass.row + r, t);
         }
         free(raw);
         free(code);
@@ -167,17 +189,19 @@ private:
     }
 
     // The next eight: low nibbles of four of them, then high ones, as the weights are ordered.
-    void emit_token_bytes(const std::vector<Vec>& acc, int vec, int width) {
+    void emit_token_bytes(const std::vector<Vec>& acc, const Pass& pass) {
+        const int vec = pass.vec, width = pass.width;
         const std::vector<Vec> code = vecs("codes", 2 * width);
         for (int w = 0; w < width; ++w)
             load_nibble_bytes(code[size_t(2 * w)], code[size_t(2 * w + 1)], block_ + (vec + w) * lanes() * 4);
-        for (int r = 0; r < key_.rows; ++r) {
+        for (int r = 0; r < pass.rows; ++r) {
             const std::vector<Vec> temps = vecs("weights, sums", width == 1 ? 2 : kOfBytes);
             const Vec &low = temps[0], &high = temps[1], &sum = temps[temps.size() - 2],
                       &other = temps.back();
             for (int w = 0; w < width; ++w) {
                 const int group = group_of(vec + w, 0);
-                const RegExp weights = weights_ + bytes_form_.weights_at(r, group / ValueBytes::kSet) +
+                const RegExp weights = weights_ +
+                                       bytes_form_.weights_at(pass.row + r, group / ValueBytes::kSet) +
                                        group % ValueBytes::kSet * 4;
                 if (!same_groups(vec, w)) {
                     broadcast(low, ptr[weights]);
@@ -186,7 +210,7 @@ private:
                 vpmaddubsw(sum, low, code[size_t(2 * w)]);
                 vpmaddubsw(other, high, code[size_t(2 * w + 1)]);
                 vpaddw(sum, sum, other);
-                vpmaddwd(sum, sum, ptr[weights_ + bytes_form_.runs_at(r)]);
+                vpmaddwd(sum, sum, ptr[weights_ + bytes_form_.runs_at(pass.row + r)]);
                 vpaddd(acc[size_t(r * width + w)], acc[size_t(r * width + w)], sum);
             }
             free(temps);
@@ -199,24 +223,25 @@ private:
         return factors + bytes_form_.factor_at(row, group / ValueBytes::kSet) + group % ValueBytes::kSet * 4;
     }
 
-    void emit_end(const std::vector<Vec>& acc, int vec, int width) {
+    void emit_end(const std::vector<Vec>& acc, const Pass& pass) {
         stage("end of the pass");
         const Gpr factors = gpr("factors");
         if (sums_) mov(factors, ptr[args() + offsetof(PvArgs, scales)]);
-        for (int r = 0; r < key_.rows; ++r)
-            for (int w = 0; w < width; ++w) {
-                const Vec& sum = acc[size_t(r * width + w)];
+        for (int r = 0; r < pass.rows; ++r)
+            for (int w = 0; w < pass.width; ++w) {
+                const Vec& sum = acc[size_t(r * pass.width + w)];
+                const int row = pass.row + r, vec = pass.vec + w;
                 if (sums_) {
                     Temp factor(*this, "factor");
-                    const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
-                    broadcast_halves(factor, factor_at(factors, r, low), factor_at(factors, r, high),
+                    const int low = group_of(vec, 0), high = group_of(vec, 1);
+                    broadcast_halves(factor, factor_at(factors, row, low), factor_at(factors, row, high),
                                      low == high);
                     vcvtdq2ps(sum, sum);
                     vmulps(sum, sum, factor);
-                    broadcast(factor, ptr[rescale_ + r * 4]);
-                    vfmadd231ps(sum, factor, ptr[output_at(r, vec + w)]);
+                    broadcast(factor, ptr[rescale_ + row * 4]);
+                    vfmadd231ps(sum, factor, ptr[output_at(row, vec)]);
                 }
-                vmovups(ptr[output_at(r, vec + w)], sum);
+                vmovups(ptr[output_at(row, vec)], sum);
             }
         free(factors);
     }

@@ -280,14 +280,29 @@ int most_few_rows(const AttentionSpec& spec, const Target& target) {
     return most > kRowsBesideFew ? most : 0;
 }
 
+namespace {
+
+// Tiles of 256 bits have two vectors for 13 to 16 rows, and are quicker than decode's passes over the rows:
+// but where blocks of tokens would have to be taken apart, or values are bytes.
+bool decodes_most_rows(const AttentionSpec& spec, const Target& target, bool blocks) {
+    if (target.vector_bits == 512) return true;
+    if (target.vnni || spec.precision == QUIRE_PRECISION_HIGHEST) return false;
+    const jit::RowKey values{&target, spec.value_format, spec.Dv, jit::kMaxDecodeRows};
+    return blocks ||
+           (is_of_nibbles(spec.key_format) && value_products(values, spec.precision) == jit::Products::bytes);
+}
+
+}  // namespace
+
 int most_decode_rows(const AttentionSpec& spec, const Target& target) {
     const int large = spec.precision == QUIRE_PRECISION_HIGHEST ? 576 : 256;
     // Not of blocks of tokens, which would have to be taken apart.
     const bool blocks = token_block_info(spec.key_format.type) != nullptr ||
                         token_block_info(spec.value_format.type) != nullptr;
     const bool quick_tiles = target.amx && spec.precision == QUIRE_PRECISION_MEDIUM && !blocks;
-    const bool all = std::max(spec.D, spec.Dv) <= large && most_few_rows(spec, target) == 0 && !quick_tiles;
-    return std::min(jit::most_decode_rows(target), all ? jit::kMaxDecodeRows : kRowsBesideFew);
+    const bool all = std::max(spec.D, spec.Dv) <= large && most_few_rows(spec, target) == 0 && !quick_tiles &&
+                     decodes_most_rows(spec, target, blocks);
+    return all ? jit::kMaxDecodeRows : kRowsBesideFew;
 }
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {

@@ -12,7 +12,7 @@ namespace quire::test {
 namespace {
 
 void check_generated(const Target& target, const RowShape& shape) {
-    for (int rows = 1; rows <= jit::most_decode_rows(target); ++rows) {
+    for (int rows = 1; rows <= jit::kMaxDecodeRows; ++rows) {
         const jit::RowKey floats{&target, shape.format, shape.dim, rows, jit::Products::floats};
         for (const jit::Products products : {jit::Products::floats, jit::Products::three_bytes}) {
             jit::RowKey values = floats;
