@@ -208,10 +208,10 @@ struct TileQkArgs {
     // in order, where a last one without another lies beside a 0; or of bytes int8_t [D / 4][W * L][4]
     // (jit/byte_loader.h: byte_tile_order), and behind them for each part [W * L] float -kByteTileZero * the
     // sum of its factors, and for each of its spans [W * L] int32_t kByteTileZero's bits -zero * the sum of
-    // the span's bytes, and float factors (ByteTileForm::joins, shifts: other numbers); or of two or three
-    // bytes for each part int8_t [digits][part / 4] [W * L][4], the highest digit first, and behind all parts
-    // for each of them int32_t [sums][W * L] (ByteTileForm) -zero * the sum of the part's elements, or of
-    // their first digits and of the rest, 256 middle + low
+    // the span's bytes, and float factors (ByteTileForm::joins, shifts, weighs: other numbers); or of two or
+    // three bytes for each part int8_t [digits][part / 4] [W * L][4], the highest digit first, and behind all
+    // parts for each of them int32_t [sums][W * L] (ByteTileForm) -zero * the sum of the part's elements, or
+    // of their first digits and of the rest, 256 middle + low
     const void* query;
     const void* keys;      // as packed
     float* scores;         // [N][W * L], written

@@ -118,7 +118,7 @@ std::vector<int> byte_order(const quire_format& format, int dim, int lanes) {
 }
 
 // Of nibbles, 32 elements of three digits fit one sum: 32 * 8 * kLargestOfThree < 2^31.
-// Joined spans, 128 elements: 16 * 8128 * kLargestFactor < 2^31.
+// Joined and weighed spans, 128 elements: 16 * 8128 * kLargestFactor < 2^31.
 ByteTileForm::ByteTileForm(const quire_format& format, int query_digits, const Target& target)
     : digits(query_digits) {
     const bool whole = digits == 3 && is_of_nibbles(format);
@@ -128,8 +128,9 @@ ByteTileForm::ByteTileForm(const quire_format& format, int query_digits, const T
     const bool of_two = digits == 1 && four_pipes && part % (2 * kByteTileSpan) == 0;
     joins = of_two && is_of_nibbles(format);
     shifts = of_two && !is_of_nibbles(format);
+    weighs = digits == 1 && !target.vnni && is_of_nibbles(format);
     const int spans = part / kByteTileSpan;
-    numbers = joins ? 1 + spans / 2 : shifts ? 1 + spans : digits == 1 ? 1 + 2 * spans : sums;
+    numbers = joins ? 1 + spans / 2 : shifts || weighs ? 1 + spans : digits == 1 ? 1 + 2 * spans : sums;
 }
 
 std::vector<int> byte_tile_order(const quire_format& format, int dim) {

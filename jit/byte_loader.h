@@ -42,6 +42,9 @@ struct ByteTileForm {
     // first is shifted. Numbers of a part are then its zero, and of each two spans 4 + log2 of the first
     // one's unit in those of the second, -4 to 4, and the second's factor.
     bool shifts;
+    // Codes of 4 bits without VNNI, with 256 bits: a span's bytes are added up as words, which its factor, a
+    // word twice in a lane, multiplies. Numbers of a part are what it starts with, and the spans' factors.
+    bool weighs;
     int part;     // of a group, what is added up before it is scaled: elements, a power of two
     int sums;     // in int32: of all digits, or of the first two and the last
     int numbers;  // of a part beside the bytes (args.h: TileQkArgs)

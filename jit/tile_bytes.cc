@@ -194,10 +194,80 @@ private:
     const Vec base_ = vec("second sums' start");
 };
 
+// part[n][w] = number 0 of the part
+// for each span of it, of two fours:
+//   part[n][w] += (codes * bytes + codes * bytes) * factor[span][w], in words          emit_span
+// scores[key + n][w] += part[n][w] * scale[key + n][group], and in the end times the row's factor
+//
+// Without VNNI. Scores are in memory.
+//
+// live: part[n * W] + of the query [2 * W] + two of codes and two of products
+class TileQkWeighed : public TileQkBytes {
+public:
+    explicit TileQkWeighed(const RowKey& key)
+        : TileQkBytes(key, 1, kBesides, 1), second_rows_(vecs("second rows", vecs_)) {
+        generate();
+    }
+
+private:
+    static constexpr int kBesides = 5;  // fewer keys at a time than fit beside a register of each four
+
+    void emit_begin() override {
+        TileQkBytes::emit_begin();
+        emit_numbers_at();
+    }
+
+    void emit_part(int first) override {
+        emit_start(acc_, first, 0);
+        for (int span = 0; span < form_.part / kByteTileSpan; ++span) {
+            emit_span(first, span);
+            ask_ahead(kByteTileSpan / 4);
+        }
+        for (int n = 0; n < n_; ++n) {
+            Temp scale(*this, "scale");
+            load_scale(scale, n, first / scale_group(key_.format));
+            for (int w = 0; w < vecs_; ++w) {
+                vcvtdq2ps(acc(n, w), acc(n, w));
+                vfmadd213ps(acc(n, w), scale, ptr[score_at(n, w)]);
+                vmovups(ptr[score_at(n, w)], acc(n, w));
+            }
+        }
+    }
+
+    void emit_span(int first, int span) {
+        const int element = first + span * kByteTileSpan;
+        for (int w = 0; w < vecs_; ++w) {
+            const RegExp row = query_ + element / 4 * panel_bytes() + w * vec_bytes();
+            vmovups(rows_[size_t(w)], ptr[row]);
+            vmovups(second_rows_[size_t(w)], ptr[row + panel_bytes()]);
+        }
+        for (int n = 0; n < n_; ++n) {
+            Temp codes(*this, "codes"), second(*this, "second codes");
+            const RegExp at = element_ + n * key_.tile_lanes() * 4 + element;
+            broadcast(codes, ptr[at]);
+            broadcast(second, ptr[at + 4]);
+            for (int w = 0; w < vecs_; ++w) {
+                Temp sum(*this, "sum"), other(*this, "other");
+                vpmaddubsw(sum, codes, rows_[size_t(w)]);
+                vpmaddubsw(other, second, second_rows_[size_t(w)]);
+                vpaddw(sum, sum, other);
+                vpmaddwd(sum, sum, number_at(first, 1 + span, w));
+                vpaddd(acc(n, w), acc(n, w), sum);
+            }
+        }
+    }
+
+    void emit_end() override { emit_factors(); }
+
+    const std::vector<Vec> second_rows_;
+};
+
 }  // namespace
 
 bool has_tile_key_bytes(const RowKey& key) {
-    return key.target->vnni && has_bytes(key.format) && scale_group(key.format) % kByteTileSpan == 0;
+    const bool weighs = key.target->vector_bits == 256 && is_of_nibbles(key.format);
+    return (key.target->vnni || weighs) && has_bytes(key.format) &&
+           scale_group(key.format) % kByteTileSpan == 0;
 }
 
 bool has_tile_key_two_bytes(const RowKey& key) { return has_tile_key_three_bytes(key); }
@@ -210,6 +280,7 @@ Status generate_tile_qk_bytes(const RowKey& key, std::vector<uint8_t>* code) {
     if (key.query_bytes() > 1) return generate_tile_qk_digits(key, code);
     const ByteTileForm form(key.format, 1, *key.target);
     return form.joins    ? TileQkJoined(key).finish(code)
+           : form.weighs ? TileQkWeighed(key).finish(code)
            : form.shifts ? TileQkShifted(key).finish(code)
                          : TileQkOneByte(key).finish(code);
 }

@@ -1,6 +1,6 @@
-// Scores as 8-bit dot products with query rows in the lanes (targets with VNNI): query rows are signed bytes
-// (precision `medium`) or numbers of three of them (`highest`), keys unsigned codes (jit/byte_loader.h), the
-// broadcast operand as in all tiles.
+// Scores as 8-bit dot products with query rows in the lanes (targets with VNNI, codes of 4 bits also with
+// AVX2 alone): query rows are signed bytes (precision `medium`) or numbers of three of them (`highest`), keys
+// unsigned codes (jit/byte_loader.h), the broadcast operand as in all tiles.
 #pragma once
 #include <vector>
 

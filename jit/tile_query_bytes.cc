@@ -141,6 +141,7 @@ private:
 //   numbers: start[part] = -the sum of factor * the codes' zero * the sum of bytes, of every second span
 //     and kSpanZero;
 //     for each pair of spans both factors, the first one above the other              emit_pair
+//   weighed spans: the same without kSpanZero, and each span's factor twice           emit_weighed
 class TileQueryJoined : public TileQueryOrdered {
 public:
     explicit TileQueryJoined(const RowKey& key) : TileQueryOrdered(key, 1) {
@@ -161,7 +162,8 @@ private:
         zero(start);
         mov(start_at_, numbers_);
         add(numbers_, stride_);
-        for (int i = 0; i < form_.part; i += 2 * kByteTileSpan) emit_pair(first + i, start);
+        for (int i = 0; i < form_.part; i += form_.joins ? 2 * kByteTileSpan : kByteTileSpan)
+            form_.joins ? emit_pair(first + i, start) : emit_weighed(first + i, start);
         zero(none);
         vpsubd(start, none, start);
         vmovups(ptr[start_at_], *start);
@@ -176,6 +178,15 @@ private:
         join_words(sums, sum, sums);
         emit_number(factors);
         dot_words(start, sums, *factors);
+    }
+
+    void emit_weighed(int first, const Vec& start) {
+        Temp factor(*this, "factor"), sum(*this, "sum"), twice(*this, "factors");
+        emit_span(first, factor, sum);
+        vpslld(twice, factor, 16);
+        bit_or(twice, twice, factor);
+        emit_number(twice);
+        dot_words(start, sum, *factor);  // whose upper word is 0
     }
 
     void emit_span(int first, const Vec& factor, const Vec& sum) {
@@ -203,9 +214,9 @@ private:
 Status generate_tile_query_bytes(const RowKey& keys, std::vector<uint8_t>* code) {
     if (keys.query_bytes() > 1) return generate_tile_query_digits(keys, code);
     const ByteTileForm form(keys.format, 1, *keys.target);
-    return form.joins    ? TileQueryJoined(keys).finish(code)
-           : form.shifts ? TileQueryShifted(keys).finish(code)
-                         : TileQueryBytes(keys).finish(code);
+    return form.joins || form.weighs ? TileQueryJoined(keys).finish(code)
+           : form.shifts             ? TileQueryShifted(keys).finish(code)
+                                     : TileQueryBytes(keys).finish(code);
 }
 
 }  // namespace quire::jit

@@ -63,11 +63,13 @@ double tile_word_cycles(const jit::RowKey& key, const Shared& of_group) {
 }
 
 // Half a dot product of bytes, and an FMA for each span and each part; or for two spans a dot product of
-// words, a shift and an or, and for each part a conversion, too.
+// words, a shift and an or, and for each part a conversion, too. Weighed spans: two products of bytes, one of
+// words, and an addition for both.
 double tile_byte_cycles(const jit::RowKey& key) {
     const jit::ByteTileForm form(key.format, 1, *key.target);
     const double spans = 2. / jit::kByteTileSpan, parts = 2. / form.part;
     if (form.joins) return cycles(*key.target, .5 + spans / 2 + parts, spans + parts);
+    if (form.weighs) return cycles(*key.target, .5 + spans + parts, 2 * spans + parts);
     return cycles(*key.target, .5 + spans + parts, 0);
 }
 

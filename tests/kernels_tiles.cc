@@ -81,6 +81,27 @@ TEST(KernelsTiles, QuickShapesOfBytes) {
     if (vnni_targets().empty()) GTEST_SKIP() << "no 8-bit dot products here";
     check_shapes_of_bytes(*vnni_targets().back(), jit::Products::bytes);
 }
+// Codes of 4 bits, which AVX2 alone has products for.
+TEST(KernelsTiles, QuickShapesOfWeighedBytes) {
+    int vecs = 0;
+    for (const RowShape& shape : {RowShape{quantised(QUIRE_INT4, 16, QUIRE_F32), 144},
+                                  {quantised(QUIRE_INT4, 160, QUIRE_F16), 160},
+                                  {quantised(QUIRE_INT4, 8, QUIRE_F16), 8},
+                                  {quantised(QUIRE_INT4, 24, QUIRE_F16), 72},
+                                  {quantised(QUIRE_INT4, 128, QUIRE_F16), 256},
+                                  {plain_format(QUIRE_Q4_0), 160}})
+        for (int i = 0; i < jit::kMaxPanelVecs; ++i, ++vecs) {
+            const Target* const target = find_target("avx2");
+            ASSERT_TRUE(jit::has_tile_key_bytes({target, shape.format, shape.dim, 0}));
+            check_tiles({target,
+                         shape,
+                         shape,
+                         1 + i,
+                         {false, vecs % 2 == 0, false},
+                         vecs % 3 != 0,
+                         jit::Products::bytes});
+        }
+}
 
 std::vector<const Target*> targets_of_digits() {
     std::vector<const Target*> list = vnni_targets();

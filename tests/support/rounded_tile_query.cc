@@ -87,7 +87,9 @@ private:
 
     void round_to_one_byte(int r) {
         const jit::ByteTileForm form(key_.format, 1, *key_.target);
-        form.joins ? round_to_joined(r) : form.shifts ? round_to_shifted(r) : round_to_bytes(r);
+        form.joins || form.weighs ? round_to_joined(r)
+        : form.shifts             ? round_to_shifted(r)
+                                  : round_to_bytes(r);
     }
 
     // Every shift that there is.
@@ -128,8 +130,10 @@ private:
             x = float(byte) * float(factor) * unit;
             set_byte(i / 4, r, i % 4, byte);
             if (i % jit::kByteTileSpan == 0) {
-                set_half(start + 1 + span / 2, r, 1 - span % 2, factor);
-                if (span % 2 == 1) lane(start, r) -= uint32_t(factor * jit::kSpanZero);
+                if (form.joins) set_half(start + 1 + span / 2, r, 1 - span % 2, factor);
+                if (form.joins && span % 2 == 1) lane(start, r) -= uint32_t(factor * jit::kSpanZero);
+                for (int half = 0; form.weighs && half < 2; ++half)
+                    set_half(start + 1 + span, r, half, factor);
             }
             lane(start, r) -= uint32_t(factor * jit::byte_zero(key_.format) * byte);
         }
