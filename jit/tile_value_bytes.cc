@@ -1,5 +1,6 @@
 #include "jit/tile_value_bytes.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "jit/tile_product.h"
@@ -70,36 +71,47 @@ private:
         for (const Vec& top : inverse_) vdivps(top, largest, top);
     }
 
+    // Of as many vectors of query rows at a time as there are registers for.
     void emit_four() {
         stage("four");
-        const std::vector<Vec> p = vecs("p", kKeys * key_.rows);
-        for (size_t i = 0; i < p.size(); ++i) {
-            vmovaps(p[i], magic_);
-            vfmadd231ps(p[i], inverse_[i % inverse_.size()], ptr[probabilities_ + int(i) * vec_bytes()]);
-        }
-        const auto of = [&](int key, int w) { return p[size_t(key * key_.rows + w)]; };
-        for (int w = 0; w < key_.rows; ++w)
-            for (int key = 0; key < kKeys; key += 2)
-                join_words(of(key, w), of(key, w), of(key + 1, w), mask_);
+        const int together = num_vecs() == 32 ? key_.rows : 1;
+        for (int w = 0; w < key_.rows; w += together) emit_four_of(w, together);
+        add(probabilities_, kKeys * panel_bytes());
+        add(scales_, kKeys * key_.scales_stride() * 4);
+        add(weights_, panel_bytes());
+    }
+
+    void emit_four_of(int begin, int count) {
+        const std::vector<Vec> p = vecs("p", kKeys * count);
+        const auto of = [&](int key, int w) { return p[size_t(key * count + w)]; };
+        for (int key = 0; key < kKeys; ++key)
+            for (int w = 0; w < count; ++w) {
+                vmovaps(of(key, w), magic_);
+                vfmadd231ps(of(key, w), inverse_[size_t(begin + w)],
+                            ptr[probabilities_ + key * panel_bytes() + (begin + w) * vec_bytes()]);
+            }
+        for (int w = 0; w < count; ++w)
+            for (int key = 0; key < kKeys; key += 2) join(of(key, w), of(key + 1, w));
         for (int g = 0; g < key_.groups(); ++g) {
             Temp first(*this, "first scales"), second(*this, "second scales");
             vpbroadcastd(first, ptr[scales_ + g * 4]);
             vpbroadcastd(second, ptr[scales_ + (2 * key_.scales_stride() + g) * 4]);
-            for (int w = 0; w < key_.rows; ++w) {
+            for (int w = 0; w < count; ++w) {
                 Temp low(*this, "low"), high(*this, "high");
                 vpmulhrsw(low, first, of(0, w));
                 vpmulhrsw(high, second, of(2, w));
                 vpsllw(high, high, 8);
                 bit_or(low, low, high);
-                vmovups(
-                    ptr[weights_ + g * tile_byte_weight_stride(key_.rows * lanes()) * 4 + w * vec_bytes()],
-                    *low);
+                const int to = g * tile_byte_weight_stride(key_.rows * lanes()) * 4;
+                vmovups(ptr[weights_ + to + (begin + w) * vec_bytes()], *low);
             }
         }
         free(p);
-        add(probabilities_, kKeys * panel_bytes());
-        add(scales_, kKeys * key_.scales_stride() * 4);
-        add(weights_, panel_bytes());
+    }
+
+    // low = the lower words of both.
+    void join(const Vec& low, const Vec& high) {
+        num_vecs() == 32 ? join_words(low, low, high, mask_) : join_words(low, low, high);
     }
 
     const RowKey key_;
@@ -172,20 +184,16 @@ private:
             for (int w = 0; w < vecs_; ++w) vmovups(ptr[output_at(n, w)], sum(n, w));
     }
 
+    static constexpr int kFours = kWeightRun / kKeys;
+
     void emit_run() {
-        constexpr int kFours = kWeightRun / kKeys;
-        for (const Vec& v : acc_) zero(v);
-        for (int i = 0; i < kFours; ++i)
-            emit_step(
-                weights_ + i * panel_bytes(), [&](int n) { return value_ + (i * kFourPanel + n) * 4; },
-                [&](const Vec& acc, const Vec& codes, const Xbyak::Operand& weights) {
-                    dot_bytes(acc, static_cast<const Vec&>(weights), codes);
-                });
+        key_.target->vnni ? emit_dots() : emit_words();
         ask_ahead(kFours);
         for (int w = 0; w < vecs_; ++w) {
             const Vec& factor = rows_[0];  // of no more use
             vmovups(factor, ptr[factor_ + w * vec_bytes()]);
             for (int n = 0; n < n_; ++n) {
+                if (!key_.target->vnni) vpmaddwd(acc(n, w), acc(n, w), splat_bits(0x00010001));
                 vcvtdq2ps(acc(n, w), acc(n, w));
                 vfmadd231ps(sum(n, w), acc(n, w), factor);
             }
@@ -193,6 +201,42 @@ private:
         add(weights_, kFours * panel_bytes());
         add(value_, kFours * kFourPanel * 4);
         add(factor_, panel_bytes());
+    }
+
+    RegExp code_at(int four, int n) const { return value_ + (four * kFourPanel + n) * 4; }
+
+    void emit_dots() {
+        for (const Vec& v : acc_) zero(v);
+        for (int i = 0; i < kFours; ++i)
+            emit_step(
+                weights_ + i * panel_bytes(), [&](int n) { return code_at(i, n); },
+                [&](const Vec& acc, const Vec& codes, const Xbyak::Operand& weights) {
+                    dot_bytes(acc, static_cast<const Vec&>(weights), codes);
+                });
+    }
+
+    // Sums of a run of codes of 4 bits are words: 16 * 255 * 8 < 2^15.
+    void emit_words() {
+        const Vec& weights = rows_[0];
+        std::vector<Vec> codes(rows_.begin() + 1, rows_.end());
+        const std::vector<Vec> more = vecs("codes", std::max(0, n_ - int(codes.size())));
+        codes.insert(codes.end(), more.begin(), more.end());
+        for (int i = 0; i < kFours; ++i) {
+            for (int n = 0; n < n_; ++n) broadcast(codes[size_t(n)], ptr[code_at(i, n)]);
+            for (int w = 0; w < vecs_; ++w) {
+                vmovups(weights, ptr[weights_ + i * panel_bytes() + w * vec_bytes()]);
+                for (int n = 0; n < n_; ++n) {
+                    if (i == 0) {
+                        vpmaddubsw(acc(n, w), weights, codes[size_t(n)]);
+                        continue;
+                    }
+                    Temp products(*this, "products");
+                    vpmaddubsw(products, weights, codes[size_t(n)]);
+                    vpaddw(acc(n, w), acc(n, w), products);
+                }
+            }
+        }
+        free(more);
     }
 
     const RowKey key_;
@@ -323,8 +367,12 @@ private:
 }  // namespace
 
 bool has_tile_value_bytes(const RowKey& key) {
-    return key.target->vector_bits == 512 && key.target->vnni && has_tile_value_words(key) &&
-           key.dim % kValuePanel == 0 && (key.groups() == 1 || scale_group(key.format) % kFourPanel == 0);
+    constexpr int kLeast = 32;  // of AVX2, which reads 16 bytes of a row
+    const bool of_words = key.target->vector_bits == 256 && !key.target->vnni &&
+                          key.format.type == QUIRE_INT4 && key.dim % kFourPanel == 0 && key.dim >= kLeast;
+    const bool of_dots = key.target->vector_bits == 512 && key.target->vnni;
+    return (of_dots || of_words) && has_tile_value_words(key) && key.dim % kValuePanel == 0 &&
+           (key.groups() == 1 || scale_group(key.format) % kFourPanel == 0);
 }
 
 Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code) {

@@ -9,7 +9,8 @@
 
 namespace quire::jit {
 
-// Codes of 8 bits or fewer, panels of one group, and a processor that has the dot products and the registers.
+// Codes of 8 bits or fewer, panels of one group, and a processor that has the dot products and the registers;
+// or INT4 with AVX2.
 bool has_tile_value_bytes(const RowKey& key);
 
 Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code);  // as generate_tile_weights

@@ -16,9 +16,10 @@
 namespace quire {
 namespace {
 
-// Of bytes each key has three registers for a vector of query rows: with two vectors four keys share a load
-// of the query, with three two would.
+// Of bytes each key has three of 32 registers for a vector of query rows: with two vectors four keys share a
+// load of the query, with three two would.
 int widest_panel(const jit::RowKey& tile_keys, const jit::RowKey& tile_values) {
+    if (tile_keys.target->vector_bits != 512) return jit::kMaxPanelVecs;
     return tile_keys.bytes() && tile_values.bytes() ? 2 : jit::kMaxPanelVecs;
 }
 

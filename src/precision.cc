@@ -73,12 +73,13 @@ double tile_byte_cycles(const jit::RowKey& key) {
     return cycles(*key.target, .5 + spans + parts, 0);
 }
 
-// Values: half a dot product of bytes, and for each run of keys a conversion and an FMA; for each two weights
-// of a group two FMA and 2.5 operations that join them, before which probabilities are related to the run's
-// largest.
+// Values: half a dot product of bytes, and for each run of keys a conversion and an FMA, without VNNI also
+// three additions and a product; for each two weights of a group two FMA and 2.5 operations that join them,
+// before which probabilities are related to the run's largest.
 double tile_byte_cycles_of_values(const jit::RowKey& key) {
     const double runs = 2. / jit::kWeightRun, groups = 1. / scale_group(key.format), row = 2. / key.dim;
-    return cycles(*key.target, .5 + runs + 2 * groups + row, runs + 2.5 * groups + row);
+    const double adding = key.target->vnni ? 0 : runs;  // of words
+    return cycles(*key.target, .5 + runs + adding + 2 * groups + row, runs + 3 * adding + 2.5 * groups + row);
 }
 
 // Three halves, and for each part and sum an FMA; a shift and two conversions, or where all digits are one
@@ -285,13 +286,9 @@ int most_few_rows(const AttentionSpec& spec, const Target& target) {
 namespace {
 
 // Tiles of 256 bits have two vectors for 13 to 16 rows, and are quicker than decode's passes over the rows:
-// but where blocks of tokens would have to be taken apart, or values are bytes.
+// but where blocks of tokens would have to be taken apart.
 bool decodes_most_rows(const AttentionSpec& spec, const Target& target, bool blocks) {
-    if (target.vector_bits == 512) return true;
-    if (target.vnni || spec.precision == QUIRE_PRECISION_HIGHEST) return false;
-    const jit::RowKey values{&target, spec.value_format, spec.Dv, jit::kMaxDecodeRows};
-    return blocks ||
-           (is_of_nibbles(spec.key_format) && value_products(values, spec.precision) == jit::Products::bytes);
+    return target.vector_bits == 512 || (blocks && !target.vnni && spec.precision != QUIRE_PRECISION_HIGHEST);
 }
 
 }  // namespace

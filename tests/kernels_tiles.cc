@@ -48,10 +48,7 @@ TEST(KernelsTiles, QuickShapesOfBfloats) {
     check_shapes(bf16_targets(), 9, jit::Products::bfloats);
 }
 
-TEST(KernelsTiles, EveryShapeOfBytes) {
-    if (vnni_targets().empty()) GTEST_SKIP() << "no 8-bit dot products here";
-    check_shapes(vnni_targets(), 1, jit::Products::bytes);
-}
+TEST(KernelsTiles, EveryShapeOfBytes) { check_shapes(jit_targets(), 1, jit::Products::bytes); }
 // Both sizes of codes in rows and in blocks, more chunks than one, parts of 8 to 128, a row of one group.
 void check_shapes_of_bytes(const Target& target, jit::Products products) {
     const RowShape shapes[] = {{quantised(QUIRE_INT8, 32, QUIRE_F16), 160},

@@ -234,7 +234,7 @@ TEST(NumericsPrecision, QuickNote) {
     EXPECT_EQ(
         precision_note(spec, *find_target("avx2")),
         "precision: keys medium for 4 8 12 query rows and high for more query rows, values medium for 4 "
-        "8 12 query rows and high for more query rows" +
+        "8 12 more query rows" +
             rest);
     spec.value_format = plain_format(QUIRE_F16);
     spec.key_format = plain_format(QUIRE_F32);

@@ -32,7 +32,8 @@ RUNS = {
     "prefill of blocks": "--cache int8_b16,int4_b16 --group 32 --query-len 10 --kv-len 150",
     "append to blocks": "--op append --cache int8_b16,int4_b16 --group 32 --query-len 20 --kv-len 500",
     "prefill": "--cache f32,int8,int4 --group 32 --query-len 10 --kv-len 150",
-    "prefill of lower precision": "--cache int8,int4 --group 32 --query-len 10 --kv-len 150 --precision high",
+    "prefill of lower precision": "--cache int8,int4 --group 32 --query-len 10 --kv-len 150"
+    " --precision high,medium",
     "append": "--op append --cache f32,f16,int8,int4 --group 8,32 --query-len 20 --kv-len 500",
 }
 

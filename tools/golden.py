@@ -114,6 +114,13 @@ KERNELS = (
         tile_pv_d32_r1_int8_gr16_f16_words tile_query_d32_int8_gr16_f16_words""",
     ),
     (
+        ("avx2",),
+        "--cache int4 --precision medium --head-dim 32 --group 16",
+        """pack_values_d32_int4_gr16_f16_bytes tile_qk_d32_r1_int4_gr16_f16_bytes
+        tile_weights_d32_r1_int4_gr16_f16_bytes tile_pv_d32_r1_int4_gr16_f16_bytes
+        tile_query_d32_int4_gr16_f16_bytes""",
+    ),
+    (
         ("avx512_vnni_bf16",),
         "--cache int8 --precision high --head-dim 32 --group 32",
         """tile_qk_d32_r1_int8_gr32_f16_two_bytes tile_query_d32_int8_gr32_f16_two_bytes

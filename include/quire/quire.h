@@ -216,10 +216,11 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            1e-4 of the output's RMS on normal data (up to 0.94e-4 seen), below 2.5e-4 where one of 64 channels of
  *            the query or of the values is ten times larger (up to 2.4e-4 seen)
  *   medium   over codes of keys the query may be rounded to 8 bits, with a scale for every eight elements (in prefill over
- *            8-bit codes a power of two beside that of the eight next to them), in prefill where the processor has VNNI;
+ *            8-bit codes a power of two beside that of the eight next to them), in prefill where the processor has VNNI or
+ *            codes have 4 bits;
  *            decode without VNNI to 7 bits with a scale for every two elements (4-bit codes: to 8, for four or two);
- *            weights and values as `high` (decode over 4-bit codes of values with AVX2 alone: weights are rounded to 8 bits,
- *            relative to the largest of 16 keys'). With more than 16 query rows a kv head, over keys in rows with more than 12,
+ *            weights and values as `high` (over int4 values with AVX2 alone: weights are rounded to 8 bits, relative to the
+ *            largest of 16 keys'). With more than 16 query rows a kv head, over keys in rows with more than 12,
  *            and over codes of values in one group or in groups of a multiple of 16, with AVX-512 and VNNI, weights are
  *            rounded to 8 bits, relative to the largest of 16 keys'. In prefill (more than 12 query rows a kv head, with
  *            AVX-512 more than 16, with AMX and no such codes more than 12), on the targets with bfloat16, all else of
