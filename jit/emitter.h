@@ -162,7 +162,7 @@ public:
     // ---- arithmetic that the tiers spell differently ----
     void zero(const Vec& v);
     void bit_and(const Vec& d, const Vec& a, const Xbyak::Operand& b);
-    void bit_or(const Vec& d, const Vec& a, const Vec& b);
+    void bit_or(const Vec& d, const Vec& a, const Xbyak::Operand& b);
     void bit_xor(const Vec& d, const Vec& a, const Xbyak::Operand& b);
     // d = bits ? a : d, bit by bit, on targets with 512 bits.
     void select_bits(const Vec& d, uint32_t bits, const Vec& a);

@@ -22,7 +22,9 @@ void Emitter::bit_xor(const Vec& d, const Vec& a, const Xbyak::Operand& b) {
     is_512() ? vpxord(d, a, b) : vpxor(d, a, b);
 }
 
-void Emitter::bit_or(const Vec& d, const Vec& a, const Vec& b) { is_512() ? vpord(d, a, b) : vpor(d, a, b); }
+void Emitter::bit_or(const Vec& d, const Vec& a, const Xbyak::Operand& b) {
+    is_512() ? vpord(d, a, b) : vpor(d, a, b);
+}
 
 void Emitter::select_bits(const Vec& d, uint32_t bits, const Vec& a) {
     constexpr int kSecondWhereThird = 0xd8;

@@ -12,14 +12,15 @@ constexpr int kOrder[kKeys] = {0, 2, 1, 3};
 // for each four keys: tile[panel][four][0..16] = their codes, of the other sign where a scale is negative
 //
 // Hardly a cache has negative scales: they have a loop of their own.
-class PackValueBytes : public Emitter {
-public:
-    explicit PackValueBytes(const RowKey& key)
-        : Emitter(*key.target), key_(key), loader_(ByteLoader::make(*this, key.format, key.dim)) {
+class PackFours : public Emitter {
+protected:
+    explicit PackFours(const RowKey& key) : Emitter(*key.target), key_(key) {}
+
+    void generate() {
         begin();
         mov(scales_, ptr[args() + offsetof(PackArgs, scales)]);
         mov(count_, ptr[args() + offsetof(PackArgs, count)]);
-        vmovups(order_, constant({0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}));
+        emit_constants();
         Label with_signs, done;
         emit_if_negative(with_signs);
         emit_loop(false);
@@ -31,9 +32,16 @@ public:
         end();
     }
 
-private:
-    int parts() const { return loader_->parts(); }
+    virtual void emit_constants() {}
+    // Sets the flag Z where no lane has a sign bit.
+    virtual void test_signs(const Vec& signs) = 0;
+    virtual void emit_four(bool signs) = 0;
 
+    const RowKey key_;
+    const Gpr rows_ = gpr("rows"), scales_ = gpr("scales"), tile_ = gpr("tile"), count_ = gpr("count"),
+              row_ = gpr("row");
+
+private:
     void emit_if_negative(const Label& then) {
         stage("signs of all");
         Temp signs(*this, "signs");
@@ -41,12 +49,11 @@ private:
         imul(row_, count_, key_.scales_stride());
         Label each;
         L(each);
-        vpord(signs, signs, ptr[scales_]);
+        bit_or(signs, signs, ptr[scales_]);
         add(scales_, vec_bytes());
         sub(row_, lanes());
         jnz(each, T_NEAR);
-        vpmovd2m(k1, *signs);
-        kortestw(k1, k1);
+        test_signs(signs);
         jnz(then, T_NEAR);
     }
 
@@ -55,12 +62,35 @@ private:
         mov(tile_, ptr[args() + offsetof(PackArgs, tile)]);
         Label each_four;
         L(each_four);
-        for (int chunk = 0; chunk < loader_->chunks(); ++chunk) emit_chunk(chunk, signs);
+        emit_four(signs);
         add(rows_, 8 * kKeys);
         if (signs) add(scales_, kKeys * key_.scales_stride() * 4);
         add(tile_, kFourPanel * 4);
         sub(count_, kKeys);
         jnz(each_four, T_NEAR);
+    }
+};
+
+// Vectors of 512 bits.
+class PackValueBytes : public PackFours {
+public:
+    explicit PackValueBytes(const RowKey& key)
+        : PackFours(key), loader_(ByteLoader::make(*this, key.format, key.dim)) {
+        generate();
+    }
+
+private:
+    int parts() const { return loader_->parts(); }
+
+    void emit_constants() override {
+        vmovups(order_, constant({0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}));
+    }
+    void test_signs(const Vec& signs) override {
+        vpmovd2m(k1, signs);
+        kortestw(k1, k1);
+    }
+    void emit_four(bool signs) override {
+        for (int chunk = 0; chunk < loader_->chunks(); ++chunk) emit_chunk(chunk, signs);
     }
 
     // Of quarter q of part p, byte i is element first(p, q) + i: nibbles of pairs are interleaved, and those
@@ -109,60 +139,22 @@ private:
         vpsubsb(v, v, sign);
     }
 
-    const RowKey key_;
     const std::unique_ptr<ByteLoader> loader_;
     const Vec order_ = vec("order");
-    const Gpr rows_ = gpr("rows"), scales_ = gpr("scales"), tile_ = gpr("tile"), count_ = gpr("count"),
-              row_ = gpr("row");
 };
 
-// The same of INT4 on targets with 256 bits: 16 elements of four keys at a time, signs of each four and
-// group.
-class PackValueNibbles : public Emitter {
+// INT4 and vectors of 256 bits: 16 elements of four keys at a time, signs of each four and group.
+class PackValueNibbles : public PackFours {
 public:
-    explicit PackValueNibbles(const RowKey& key) : Emitter(*key.target), key_(key) {
-        begin();
-        mov(scales_, ptr[args() + offsetof(PackArgs, scales)]);
-        mov(count_, ptr[args() + offsetof(PackArgs, count)]);
-        Label with_signs, done;
-        emit_if_negative(with_signs);
-        emit_loop(false);
-        jmp(done, T_NEAR);
-        L(with_signs);
-        mov(scales_, ptr[args() + offsetof(PackArgs, scales)]);
-        emit_loop(true);
-        L(done);
-        end();
-    }
+    explicit PackValueNibbles(const RowKey& key) : PackFours(key) { generate(); }
 
 private:
-    void emit_if_negative(const Label& then) {
-        stage("signs of all");
-        Temp signs(*this, "signs");
-        zero(signs);
-        imul(row_, count_, key_.scales_stride());
-        Label each;
-        L(each);
-        vorps(signs, signs, ptr[scales_]);
-        add(scales_, vec_bytes());
-        sub(row_, lanes());
-        jnz(each, T_NEAR);
-        vmovmskps(eax, Xbyak::Ymm((*signs).getIdx()));
+    void test_signs(const Vec& signs) override {
+        vmovmskps(eax, Xbyak::Ymm(signs.getIdx()));
         test(eax, eax);
-        jnz(then, T_NEAR);
     }
-
-    void emit_loop(bool signs) {
-        mov(rows_, ptr[args() + offsetof(PackArgs, rows)]);
-        mov(tile_, ptr[args() + offsetof(PackArgs, tile)]);
-        Label each_four;
-        L(each_four);
+    void emit_four(bool signs) override {
         for (int element = 0; element < key_.dim; element += kFourPanel) emit_panel(element, signs);
-        add(rows_, 8 * kKeys);
-        if (signs) add(scales_, kKeys * key_.scales_stride() * 4);
-        add(tile_, kFourPanel * 4);
-        sub(count_, kKeys);
-        jnz(each_four, T_NEAR);
     }
 
     // As PvBytes reads them.
@@ -198,10 +190,6 @@ private:
         vpsignb(even, even, sign);
         vpsignb(odd, odd, sign);
     }
-
-    const RowKey key_;
-    const Gpr rows_ = gpr("rows"), scales_ = gpr("scales"), tile_ = gpr("tile"), count_ = gpr("count"),
-              row_ = gpr("row");
 };
 
 }  // namespace
