@@ -114,7 +114,7 @@ public:
         columns_[size_t((key.dim - 1) * lanes_ + 1)] = NAN;
         const int rows = key.query_bytes() > 0 ? numbers_at(key.dim / form_.part) : (key.dim + 1) / 2;
         query_ = array<uint32_t>(size_t(((rows - 1) * 2 + 1) * lanes_), 0x77777777, flush);
-        const bool of_row = key.words() || form_.digits > 1 || (key.bytes() && form_.joins);
+        const bool of_row = key.words() || form_.digits > 1 || (key.bytes() && (form_.joins || form_.weighs));
         factors_ = array(size_t(of_row ? lanes_ : 0), 0.f, flush);
         const GuardedBuffer columns = GuardedBuffer::of(columns_, flush);
         poisoned_call<jit::TileQueryArgs>(
@@ -192,7 +192,9 @@ private:
     }
 
     void check_of_one_byte(int r, int at) const {
-        form_.joins ? check_joined(r, at) : form_.shifts ? check_shifted(r, at) : check_byte(r, at);
+        form_.joins || form_.weighs ? check_whole_factors(r, at)
+        : form_.shifts              ? check_shifted(r, at)
+                                    : check_byte(r, at);
     }
 
     // Two spans, of which the one with the larger element has the unit that this needs, and the other the
@@ -258,7 +260,8 @@ private:
         }
     }
 
-    void check_joined(int r, int at) const {
+    // Joined spans and weighed ones.
+    void check_whole_factors(int r, int at) const {
         const std::vector<int> order = jit::byte_tile_order(key_.format, key_.dim);
         const auto byte = [&](int i) { return int8_t(lane(i / 4, r) >> i % 4 * 8); };
         const int part = at / form_.part, numbers = numbers_at(part);
@@ -266,10 +269,15 @@ private:
         int64_t start = 0, factor = 0;
         for (int i = part * form_.part; i < (part + 1) * form_.part; ++i) {
             const int span = i % form_.part / jit::kByteTileSpan;
-            const int64_t its = lane(numbers + 1 + span / 2, r) >> (span % 2 == 0 ? 16 : 0) & 0xffff;
+            const uint32_t factors = lane(numbers + 1 + (form_.joins ? span / 2 : span), r);
+            const int64_t its = factors >> (span % 2 == 0 ? 16 : 0) & 0xffff;
+            if (form_.weighs) {
+                ASSERT_EQ(factors >> 16, factors & 0xffff);
+            }
             if (i / jit::kByteTileSpan == at / jit::kByteTileSpan) factor = its;
             start -= its * jit::byte_zero(key_.format) * byte(i);
-            if (i % (2 * jit::kByteTileSpan) == jit::kByteTileSpan) start -= its * jit::kSpanZero;
+            if (form_.joins && i % (2 * jit::kByteTileSpan) == jit::kByteTileSpan)
+                start -= its * jit::kSpanZero;
         }
         std::vector<int> elements;
         for (int i = 0; i < jit::kByteTileSpan; ++i)
