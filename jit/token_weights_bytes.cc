@@ -1,6 +1,4 @@
 // Weights that are bytes, of blocks of tokens: the lanes are tokens.
-#include <cstddef>
-
 #include "jit/token_weights.h"
 #include "jit/weights_bytes_emitter.h"
 
@@ -33,15 +31,8 @@ private:
     // body() for each block.
     template <typename Body>
     void for_each_block(int set, const Body& body) {
-        mov(scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
-        if (set > 0) add(scales_, set * kSet * kBlockTokens * 4);
-        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
-        Label each;
-        L(each);
-        body();
-        add(scales_, key_.groups() * kBlockTokens * 4);
-        sub(count_, kBlockTokens);
-        jnz(each, T_NEAR);
+        const int row = kBlockTokens * 4;
+        for_each_scales(kBlockTokens, set * kSet * row, key_.groups() * row, body);
     }
     // Of a group of the set, or its last one.
     RegExp scales_at(int set, int group, int token) const {

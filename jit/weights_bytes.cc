@@ -146,15 +146,7 @@ private:
     // body() for the keys of each turn.
     template <typename Body>
     void for_each_turn(int set, const Body& body) {
-        mov(scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
-        if (set > 0) add(scales_, set * ValueBytes::kSet * 4);
-        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
-        Label each;
-        L(each);
-        body();
-        add(scales_, kTurn * key_.scales_stride() * 4);
-        sub(count_, kTurn);
-        jnz(each, T_NEAR);
+        for_each_scales(kTurn, set * ValueBytes::kSet * 4, kTurn * key_.scales_stride() * 4, body);
     }
     // The set's scales of two keys. (Of fewer groups also what follows them, which nothing is made of.)
     void load_scales(const Vec& v, int first, int second) {

@@ -1,5 +1,7 @@
 // What weights that are bytes have in common, of rows and of blocks of tokens.
 #pragma once
+#include <cstddef>
+
 #include "jit/weights_bytes.h"
 #include "jit/weights_emitter.h"
 
@@ -33,6 +35,20 @@ protected:
     virtual void emit_top(const Vec& top, int set) = 0;
     // [each turn's keys][groups 0, 1; 2, 3][four keys, the other four][group][key], at scale_words().
     virtual void emit_scales(const Vec& top, int set) = 0;
+
+    // body() for so many keys at a time: scales_ is `first` bytes behind them, and moves by `step`.
+    template <typename Body>
+    void for_each_scales(int keys, int first, int step, const Body& body) {
+        mov(scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
+        if (first > 0) add(scales_, first);
+        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
+        Label each;
+        L(each);
+        body();
+        add(scales_, step);
+        sub(count_, keys);
+        jnz(each, T_NEAR);
+    }
 
     // Sign bits of scales of the set, in the lanes of a mask for vmovmskps.
     void write_signs(const Vec& signs, int set, uint32_t lanes);
