@@ -308,7 +308,7 @@ Status make_token_place(CodeCache& cache, const RowKey& blocks, Side side, Kerne
 
 Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type type, ReadKernels* kernels) {
     QUIRE_TRY(make_token_rows(cache, row, side, &kernels->taken));
-    row.format = taken_format(row.format, side);
+    row.format = row_format(row.format);
     quire_type stored = row.format.type;
     kernels->stride = row.padded();
     if (row.groups() > 0) {

@@ -13,8 +13,8 @@ using Xbyak::Xmm;
 // for each block, for each of its 16 tokens t:
 //   rows[t] = its codes as a plain row:
 //     keys: four dwords of four tokens are transposed                               emit_keys
-//     values: bytes of four elements are gathered token by token, then the same;
-//             nibbles become bytes before                                           emit_values
+//     values: bytes of four elements are gathered token by token, then the same;    emit_values
+//             of nibbles those of two elements are joined after it
 //   scales[t][g] = scales of the block[g][t]                                        emit_scales
 class TokenRows : public Emitter {
 public:
@@ -22,7 +22,7 @@ public:
         : Emitter(*key.target),
           key_(key),
           info_(*token_block_info(key.format.type)),
-          row_bytes_(int(bytes_of(taken_format(key.format, side).type, key.dim))) {
+          row_bytes_(int(bytes_of(row_format(key.format).type, key.dim))) {
         begin();
         mov(blocks_, ptr[args() + offsetof(TokenRowsArgs, blocks)]);
         mov(rows_, ptr[args() + offsetof(TokenRowsArgs, rows)]);
@@ -61,43 +61,61 @@ private:
     }
 
     void emit_values() {
-        const int n = info_.codes_of_dword();
+        const int n = info_.codes_of_dword(), codes = info_.code_bits == 8 ? 16 : 32;  // of 16 bytes
         for (int token = 0; token < kBlockTokens; token += n) {
             stage("values of tokens from " + std::to_string(token));
-            for (int element = 0; element < key_.dim; element += 16)
-                for (int part = 0; part < 8 / info_.code_bits; ++part) emit_tokens(token, element, part);
+            for (int element = 0; element < key_.dim; element += codes)
+                info_.code_bits == 8 ? emit_bytes(token, element) : emit_nibbles(token, element);
         }
     }
 
-    // 16 elements, or the 8 that are left, of four tokens: those in the bytes, or in the low or high nibbles.
-    void emit_tokens(int token, int element, int part) {
-        const int left = std::min(16, key_.dim - element), n = info_.codes_of_dword();
-        const std::vector<Vec> v = vecs("elements", 4);
+    // v[i]: of 16 elements, or the 8 that are left, byte i of their dwords.
+    void load_places(const std::vector<Vec>& v, int token, int element) {
         for (int i = 0; i < 4; ++i) {
-            if (4 * i >= left) {
+            if (element + 4 * i >= key_.dim) {
                 zero(v[size_t(i)]);
                 continue;
             }
             const Xmm e = x(v[size_t(i)]);
-            vmovups(e, ptr[block_ + (token / n * key_.dim + element + 4 * i) * 4]);
-            if (info_.code_bits == 4) emit_nibbles(e, part);
-            std::vector<uint32_t> by_token = {0x0c080400, 0x0d090501, 0x0e0a0602, 0x0f0b0703};
-            by_token.resize(size_t(lanes()));
-            vpshufb(e, e, constant(by_token));
+            vmovups(e, ptr[block_ + (token / info_.codes_of_dword() * key_.dim + element + 4 * i) * 4]);
+            std::vector<uint32_t> by_place = {0x0c080400, 0x0d090501, 0x0e0a0602, 0x0f0b0703};
+            by_place.resize(size_t(lanes()));
+            vpshufb(e, e, constant(by_place));
         }
         transpose_dwords(v);
-        for (int i = 0; i < 4; ++i) {  // of a dword's bytes
-            const int place = i * 8 / info_.code_bits + part;
-            store_bytes(row_at(token + info_.token_of_place(place)) + element, v[size_t(i)], left);
-        }
+    }
+
+    void emit_bytes(int token, int element) {
+        const std::vector<Vec> v = vecs("elements", 4);
+        load_places(v, token, element);
+        for (int i = 0; i < 4; ++i)
+            store_bytes(row_at(token + info_.token_of_place(i)) + element, v[size_t(i)],
+                        std::min(16, key_.dim - element));
         free(v);
     }
 
-    void emit_nibbles(const Xmm& e, int high) {
-        if (high) vpsrlw(e, e, 4);
-        bit_and(e, e, splat_bits(0x0f0f0f0f));
-        bit_xor(e, e, splat_bits(0x08080808));
-        vpsubb(e, e, splat_bits(0x08080808));
+    // 32 elements: of a byte the low nibble is of one token, the high one of another.
+    void emit_nibbles(int token, int element) {
+        const std::vector<Vec> v = vecs("elements", 4), later = vecs("later elements", 4);
+        load_places(v, token, element);
+        load_places(later, token, element + 16);
+        Temp part(*this, "part"), rest(*this, "rest");
+        for (int place = 0; place < 8; ++place) {
+            join_nibbles(part, v[size_t(place / 2)], place % 2);
+            join_nibbles(rest, later[size_t(place / 2)], place % 2);
+            vpackuswb(x(part), x(part), x(rest));
+            store_bytes(row_at(token + info_.token_of_place(place)) + element / 2, part,
+                        std::min(32, key_.dim - element) / 2);
+        }
+        free(v);
+        free(later);
+    }
+
+    // Words of two elements: of the bytes' low or high nibbles, the even element and 16 times the odd one.
+    void join_nibbles(const Vec& to, const Vec& bytes, bool high) {
+        if (high) vpsrlw(x(to), x(bytes), 4);
+        bit_and(x(to), x(high ? to : bytes), splat_bits(0x0f0f0f0f));
+        vpmaddubsw(x(to), x(to), splat_bits(0x10011001));
     }
 
     void emit_scales() {

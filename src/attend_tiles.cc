@@ -13,8 +13,8 @@ namespace quire {
 namespace {
 
 size_t taken_floats(const AttentionPlan& plan) {
-    return std::max(TakenRows::floats(plan.spec.key_format, Side::key, plan.spec.D),
-                    TakenRows::floats(plan.spec.value_format, Side::value, plan.spec.Dv));
+    return std::max(TakenRows::floats(plan.spec.key_format, plan.spec.D),
+                    TakenRows::floats(plan.spec.value_format, plan.spec.Dv));
 }
 
 bool of_bytes(const jit::PackKernels& pack) { return pack.value_products == jit::Products::bytes; }
@@ -193,7 +193,7 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     const AttentionSpec& spec = plan.spec;
     const jit::PackKernels& pack = *s.pack;
     const char *const *key = rows.key, *const *key_scale = rows.key_scale;
-    s.taken.take(pack.key_rows, spec.key_format, Side::key, spec.D, rows, &key, &key_scale);
+    s.taken.take(pack.key_rows, spec.key_format, spec.D, rows, &key, &key_scale);
     if (pack.key_scales) pack.key_scales({key_scale, s.key_scales, rows.padded()});
     s.packed_keys = packed_in_cache(plan, rows);
     if (!s.packed_keys) {
@@ -201,7 +201,7 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
         s.packed_keys = s.keys;
     }
     const char *const *value = rows.value, *const *value_scale = rows.value_scale;
-    s.taken.take(pack.value_rows, spec.value_format, Side::value, spec.Dv, rows, &value, &value_scale);
+    s.taken.take(pack.value_rows, spec.value_format, spec.Dv, rows, &value, &value_scale);
     if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
     const bool pairs = pack.value_products != jit::Products::floats;
     s.packed = value;

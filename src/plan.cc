@@ -5,7 +5,6 @@
 #include "jit/byte_loader.h"
 #include "jit/pack.h"
 #include "jit/token_qk.h"
-#include "jit/token_rows.h"
 #include "jit/weights.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
@@ -60,8 +59,8 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
                     jit::CodeCache& cache) {
     const AttentionSpec& spec = plan->spec;
     jit::RowKey tile_keys = keys, tile_values = values;
-    tile_keys.format = jit::taken_format(keys.format, Side::key);
-    tile_values.format = jit::taken_format(values.format, Side::value);
+    tile_keys.format = row_format(keys.format);
+    tile_values.format = row_format(values.format);
     tile_keys.products = key_tile_products(tile_keys, spec.precision);
     tile_values.products = value_tile_products(tile_values, spec.precision);
     choose_tiles(plan, tile_keys, tile_values);

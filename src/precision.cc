@@ -9,7 +9,6 @@
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
 #include "jit/token_qk_bytes.h"
-#include "jit/token_rows.h"
 #include "jit/weights.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
@@ -316,7 +315,7 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         };
         const int few = target.jit() ? most_few_rows(spec, target) : 0;
         const int decode = target.jit() ? most_decode_rows(spec, target) : 0;
-        const jit::RowKey tile{&target, jit::taken_format(format, of), dim, 0};
+        const jit::RowKey tile{&target, row_format(format), dim, 0};
         for (int r = spec.group(); r <= std::max(few, decode); r += spec.group())
             add(r <= decode         ? products({&target, format, dim, r}, spec.precision)
                 : of == Side::value ? few_value_products(few_key(tile), spec.precision)

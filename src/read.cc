@@ -14,7 +14,6 @@ constexpr int64_t kKeys = jit::kTileKeys;  // positions of an item
 struct Source {
     const jit::ReadKernels& kernels;
     const quire_format& format;
-    Side side;
     int dim;
     const char* const* rows;
     const char* const* scales;
@@ -24,7 +23,7 @@ struct Source {
 void read_side(const ReadPlan& plan, const ReadProblem& p, int64_t b, int kv_head, const RowAddresses& block,
                Source side, TakenRows& taken, float* values, float* scales) {
     const jit::ReadKernels& kernels = side.kernels;
-    taken.take(kernels.taken, side.format, side.side, side.dim, block, &side.rows, &side.scales);
+    taken.take(kernels.taken, side.format, side.dim, block, &side.rows, &side.scales);
     if (kernels.scales) kernels.scales({side.scales, scales, block.padded()});
     if (kernels.rows) kernels.rows({side.rows, scales, values, block.count});
     for (int64_t i = 0; i < block.count; ++i) {
@@ -39,8 +38,8 @@ void read_side(const ReadPlan& plan, const ReadProblem& p, int64_t b, int kv_hea
 }
 
 size_t taken_floats(const ReadPlan& plan) {
-    return std::max(TakenRows::floats(plan.spec.key_format, Side::key, plan.spec.D),
-                    TakenRows::floats(plan.spec.value_format, Side::value, plan.spec.Dv));
+    return std::max(TakenRows::floats(plan.spec.key_format, plan.spec.D),
+                    TakenRows::floats(plan.spec.value_format, plan.spec.Dv));
 }
 
 }  // namespace
@@ -81,11 +80,10 @@ void Reader::run_item(int64_t index, Scratch& scratch) const {
     TakenRows taken(taken_floats(plan), scratch);
     const ReadSpec& spec = plan.spec;
     read_side(plan, p, b, kv_head, block,
-              {plan.key, spec.key_format, Side::key, spec.D, block.key, block.key_scale, p.key}, taken,
-              values, scales);
+              {plan.key, spec.key_format, spec.D, block.key, block.key_scale, p.key}, taken, values, scales);
     read_side(plan, p, b, kv_head, block,
-              {plan.value, spec.value_format, Side::value, spec.Dv, block.value, block.value_scale, p.value},
-              taken, values, scales);
+              {plan.value, spec.value_format, spec.Dv, block.value, block.value_scale, p.value}, taken,
+              values, scales);
 }
 
 }  // namespace quire

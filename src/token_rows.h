@@ -6,13 +6,13 @@ namespace quire {
 
 class TakenRows {
 public:
-    // Scratch for the rows of one side; 0 where the cache has rows.
-    static size_t floats(const quire_format& format, Side side, int dim);
+    // Scratch for the rows of one side of a cache; 0 where the cache has rows.
+    static size_t floats(const quire_format& format, int dim);
     TakenRows() = default;
     TakenRows(size_t floats, Scratch& scratch);
 
     // The lists of `rows` and `scales`, at least padded() entries, come to be of rows instead of blocks.
-    void take(const jit::Kernel<jit::TokenRowsArgs>& kernel, const quire_format& format, Side side, int dim,
+    void take(const jit::Kernel<jit::TokenRowsArgs>& kernel, const quire_format& format, int dim,
               const RowAddresses& block, const char* const** rows, const char* const** scales);
 
 private:

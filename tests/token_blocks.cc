@@ -115,7 +115,7 @@ void check_rows_kernel(const Target& target, const RowShape& shape, Side side, F
         blocks.back().forbid_writes();
         list[size_t(i)] = blocks.back().data();
     }
-    const quire_format taken = jit::taken_format(shape.format, side);
+    const quire_format taken = row_format(shape.format);
     const size_t row_bytes = size_t(bytes_of(taken.type, shape.dim)), groups = size_t(key.groups());
     GuardedBuffer rows(kTokens * row_bytes, flush), scales(kTokens * groups * 2, flush);
     const GuardedBuffer addresses = GuardedBuffer::of(list, flush);
