@@ -144,9 +144,9 @@ public:
     void load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at);
     // The same of nibbles (+ 8): those of lanes() bytes, `even` the low ones.
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
-    // The same of two's complement, on targets with 256 bits: of 16 bytes of each row, which are read, the
-    // lower or upper eight.
-    void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool upper);
+    // The same of two's complement, on targets with 256 bits: of eight bytes of each row, from byte `at` on,
+    // a multiple of eight. 16 bytes of its `row_bytes` are read, which begin with these or end so.
+    void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, int at, int row_bytes);
     // Nibbles of two's complement of a whole vector, low ones and high ones, as signed bytes, on targets with
     // 256 bits.
     void load_nibble_bytes(const Vec& low, const Vec& high, const RegExp& at);
@@ -226,7 +226,7 @@ public:
     void dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
     // d = the words of int32 lanes that fit 16 bits; clobbers high.
     void join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high);
-    // The same on targets with 512 bits, whatever the upper words are; mask: 0xffff in every lane.
+    // The same, on targets with 512 bits whatever the upper words are; mask: 0xffff in every lane.
     void join_words(const Vec& d, const Vec& low, const Vec& high, const Vec& mask);
     // On targets with 512 bits, as the next two. Bytes {a0 b0 a1 ..} of each 128 bits in both: the lower
     // eight of both in a, the upper ones in b.

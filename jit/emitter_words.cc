@@ -141,6 +141,7 @@ void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak
 }
 
 void Emitter::join_words(const Vec& d, const Vec& low, const Vec& high, const Vec& mask) {
+    if (!is_512()) return join_words(d, low, high);
     vpslld(high, high, 16);
     vpternlogd(high, low, mask, kFirstOrBoth);
     vmovaps(d, high);

@@ -157,16 +157,13 @@ private:
         for (int element = 0; element < key_.dim; element += kFourPanel) emit_panel(element, signs);
     }
 
-    // As PvBytes reads them.
     void emit_panel(int element, bool signs) {
         Temp even(*this, "even elements"), odd(*this, "odd ones");
-        const int bytes = kFourPanel / 2, at = element / 2;
-        const bool upper = at % (2 * bytes) != 0 || at + 2 * bytes > key_.row_bytes();
         const auto row_at = [&](int key) -> RegExp {
             mov(row_, ptr[rows_ + 8 * kOrder[key]]);
-            return row_ + (upper ? at - bytes : at);
+            return row_;
         };
-        load_nibbles_of_four(even, odd, row_at, upper);
+        load_nibbles_of_four(even, odd, row_at, element / 2, key_.row_bytes());
         if (signs) emit_signs(even, odd, element / scale_group(key_.format));
         interleave(even, odd);
         const RegExp to = tile_ + element / kFourPanel * kFourPanelStride * 4;

@@ -50,15 +50,12 @@ private:
         }
     }
 
-    // 16 bytes of a row are read, which begin with the eight of these elements, or end so.
     void emit_codes(const std::vector<Vec>& v, int vec) {
-        const int bytes = kParts * lanes() / 2, at = vec / kParts * bytes;
-        const bool upper = at % (2 * bytes) != 0 || at + 2 * bytes > key_.row_bytes();
         for (int four = 0; four < kFours; ++four)
             load_nibbles_of_four(
                 v[size_t(four * kParts)], v[size_t(four * kParts + 1)],
-                [&](int key) { return rows_.in_turn(4 * four + key, row_) + (upper ? at - bytes : at); },
-                upper);
+                [&](int key) { return rows_.in_turn(4 * four + key, row_); }, vec * lanes() / 2,
+                key_.row_bytes());
     }
 
     void emit_row(const Vec* acc, const std::vector<Vec>& v, int vec, int row) {

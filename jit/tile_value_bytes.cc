@@ -91,7 +91,8 @@ private:
                             ptr[probabilities_ + key * panel_bytes() + (begin + w) * vec_bytes()]);
             }
         for (int w = 0; w < count; ++w)
-            for (int key = 0; key < kKeys; key += 2) join(of(key, w), of(key + 1, w));
+            for (int key = 0; key < kKeys; key += 2)
+                join_words(of(key, w), of(key, w), of(key + 1, w), mask_);
         for (int g = 0; g < key_.groups(); ++g) {
             Temp first(*this, "first scales"), second(*this, "second scales");
             vpbroadcastd(first, ptr[scales_ + g * 4]);
@@ -107,11 +108,6 @@ private:
             }
         }
         free(p);
-    }
-
-    // low = the lower words of both.
-    void join(const Vec& low, const Vec& high) {
-        num_vecs() == 32 ? join_words(low, low, high, mask_) : join_words(low, low, high);
     }
 
     const RowKey key_;
