@@ -1,0 +1,144 @@
+// The function that rounds a query row to the bytes or digits of QK of keys in blocks of tokens: against
+// those made in another way, with arrays of exactly the documented length against guard pages.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "jit/token_qk_bytes.h"
+#include "src/attend.h"
+#include "src/target.h"
+#include "tests/support/kernel_rows.h"
+#include "tests/support/rounded_query.h"
+#include "tests/support/run.h"
+
+namespace quire::test {
+namespace {
+
+struct TokenQuery {
+    TokenQuery(const jit::RowKey& key, const std::vector<float>& row, Flush flush) : form(key) {
+        bytes = array(size_t(form.bytes()), int8_t(0x77), flush);
+        starts = array(size_t(form.starts()), 0x77777777, flush);
+        factors = array(size_t(form.factors()), 7.f, flush);
+        const GuardedBuffer from = GuardedBuffer::of(row, flush);
+        query_to_token_bytes(form, from.as<float>(),
+                             {bytes.as<int8_t>(), starts.as<int32_t>(), factors.as<float>()});
+    }
+
+    // Of four elements from 4 * dword on, in the order of the bytes: number `i`, and its factor's word.
+    int number(const GuardedBuffer& of, int dword, int i) const {
+        int w = 0;
+        for (int digit = 0; digit < form.digits; ++digit)
+            w = 256 * w + of.as<int8_t>()[(dword * form.dwords() + digit) * 4 + i];
+        return w;
+    }
+    int word(const GuardedBuffer& of, int dword, int i) const {
+        uint16_t words[2];
+        std::memcpy(words, of.as<int8_t>() + (dword * 2 + 1) * 4, sizeof(words));
+        return words[i / 2];
+    }
+    float unit_of(const GuardedBuffer& of, int dword) const {
+        return of.as<float>()[form.by_eights() ? dword / 2 * 2 + 1 : 0];
+    }
+
+    // Numbers are those wanted, or beside them where rounding is a matter of how a quotient is taken.
+    void check_numbers(const RoundedQuery& wanted) const {
+        for (int dword = 0; dword < form.dim / 4; ++dword)
+            for (int i = 0; i < 4; ++i) {
+                ASSERT_LE(std::abs(number(bytes, dword, i) - number(wanted.query, dword, i)), 1)
+                    << "dword " << dword << " byte " << i;
+                if (form.weighs_words) {
+                    ASSERT_EQ(word(bytes, dword, i), word(wanted.query, dword, i));
+                }
+                const float unit = unit_of(wanted.factors, dword);
+                ASSERT_NEAR(unit_of(factors, dword), unit, unit * 1e-6f);
+            }
+    }
+    // They make the codes of these numbers, not of those wanted, signed.
+    void check_starts() const {
+        if (form.by_eights()) return check_starts_of_eights();
+        for (int run = 0; run < form.runs(); ++run) {
+            int64_t sums[2] = {};
+            for (int dword = run * form.run / 4; dword < (run + 1) * form.run / 4; ++dword)
+                for (int i = 0; i < 4; ++i) {
+                    const int64_t w = number(bytes, dword, i);
+                    const int low =
+                        form.chains == 2 ? bytes.as<int8_t>()[(dword * form.digits + 2) * 4 + i] : 0;
+                    sums[0] += form.weighs_words  ? w * word(bytes, dword, i)
+                               : form.chains == 2 ? (w - low) / 256
+                                                  : w;
+                    sums[1] += low;
+                }
+            for (int chain = 0; chain < form.chains; ++chain)
+                ASSERT_EQ(starts.as<int32_t>()[run * form.chains + chain],
+                          int32_t(uint32_t(-form.zero * sums[chain])));
+        }
+    }
+    void check_starts_of_eights() const {
+        for (int dword = 0; dword < form.dim / 4; dword += 2) {
+            int32_t start = 0, got;
+            for (int i = 0; i < 8; ++i) start -= form.zero * number(bytes, dword + i / 4, i % 4);
+            std::memcpy(&got, factors.as<float>() + dword, sizeof(got));
+            ASSERT_EQ(got, start);
+        }
+    }
+
+    const jit::TokenBytesForm form;
+    GuardedBuffer bytes, starts, factors;
+};
+
+// Some numbers are large, so that rounding has to keep up with both.
+std::vector<float> draw_row(int dim) {
+    Random random(1, uint64_t(dim));
+    std::vector<float> row;
+    for (int d = 0; d < dim; ++d) row.push_back(random.normal() * (d % 11 == 3 ? 60.f : 1.f));
+    return row;
+}
+
+// Of all targets: it is no generated code.
+std::vector<jit::RowKey> keys_of_tokens() {
+    std::vector<jit::RowKey> keys;
+    int count = 0;
+    const Target* const table = target_table(&count);
+    for (const Target* target = table; target < table + count; ++target)
+        for (const RowShape& shape : token_shapes())
+            for (const jit::Products products :
+                 {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
+                if (target->jit() && can_be(shape, *target, products))
+                    keys.push_back({target, shape.format, shape.dim, 1, products});
+    return keys;
+}
+
+TEST(KernelsQuery, QuickTokens) {
+    const std::vector<jit::RowKey> keys = keys_of_tokens();
+    ASSERT_FALSE(keys.empty());
+    for (const jit::RowKey& key : keys) {
+        SCOPED_TRACE(key.name("token query"));
+        for (const Flush flush : {Flush::end, Flush::begin}) {
+            const std::vector<float> row = draw_row(key.dim);
+            std::vector<float> changed = row;
+            changed.resize(size_t(key.padded()), 0.f);
+            const TokenQuery got(key, row, flush);
+            got.check_numbers(rounded_token_query(key, 1, changed.data(), flush));
+            got.check_starts();
+        }
+    }
+}
+
+// A number that is none, or too large, is seen in every factor it has a part in: here in all.
+TEST(KernelsQuery, QuickPoisonOfTokens) {
+    for (const jit::RowKey& key : keys_of_tokens())
+        for (const float number : {NAN, -NAN, INFINITY, -INFINITY})
+            for (const int at : {0, key.dim / 2, key.dim - 1}) {
+                SCOPED_TRACE(key.name("token query"));
+                std::vector<float> row = draw_row(key.dim);
+                row[size_t(at)] = number;
+                const TokenQuery got(key, row, Flush::end);
+                for (int dword = 0; dword < key.dim / 4; ++dword)
+                    ASSERT_TRUE(std::isnan(got.unit_of(got.factors, dword))) << number << " at " << at;
+            }
+}
+
+}  // namespace
+}  // namespace quire::test
