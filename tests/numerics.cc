@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/half.h"
@@ -72,6 +73,21 @@ TEST(Numerics, QuickCallersEnvironmentAttention) {
                 }
             }
     }
+}
+
+// Kernels make none (attend.h: WithoutSubnormals), which would take some processors a hundred cycles each:
+// sums of weighted values below the smallest normal number are 0. The definition has them.
+TEST(Numerics, QuickSubnormalSums) {
+    Tensors tensors(subnormal_case(plain_format(QUIRE_F32)));
+    make_subnormal(&tensors);
+    const auto count = [&](const Target* target) {
+        Way way;
+        way.target = target->name;
+        const std::vector<float> output = run(tensors, way).output;
+        return std::count_if(output.begin(), output.end(), [](float x) { return x != 0; });
+    };
+    EXPECT_GT(count(find_target("portable")), 0);
+    for (const Target* target : jit_targets()) EXPECT_EQ(count(target), 0) << target->name;
 }
 
 TEST(Numerics, QuickCallersEnvironmentAppend) {
