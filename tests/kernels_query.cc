@@ -135,17 +135,9 @@ struct Fours {
     GuardedBuffer bytes, starts, factors;
 };
 
-// Some numbers are large, so that rounding has to keep up with both.
-std::vector<float> draw_row(int dim, uint64_t seed) {
-    Random random(seed, uint64_t(dim));
-    std::vector<float> row;
-    for (int d = 0; d < dim; ++d) row.push_back(random.normal() * (d % 11 == 3 ? 60.f : 1.f));
-    return row;
-}
-
 void check_row(const jit::RowKey& key, Flush flush) {
     SCOPED_TRACE(key.name("query_fours"));
-    const std::vector<float> row = draw_row(key.dim, 1);
+    const std::vector<float> row = uneven_row(key.dim, 1);
     std::vector<float> changed = row;
     changed.resize(size_t(key.padded()), 0.f);
     const RoundedQuery wanted = rounded_query(key, 1, changed.data(), flush);
@@ -159,7 +151,7 @@ void check_row(const jit::RowKey& key, Flush flush) {
 void check_poison(const jit::RowKey& key, float number) {
     SCOPED_TRACE(key.name("query_fours"));
     for (const int at : {0, key.dim / 2, key.dim - 1}) {
-        std::vector<float> row = draw_row(key.dim, 2);
+        std::vector<float> row = uneven_row(key.dim, 2);
         row[size_t(at)] = number;
         const Fours got(key, row, Flush::end);
         ASSERT_TRUE(!got.form.has_unit() || std::isnan(got.unit())) << number << " at " << at;

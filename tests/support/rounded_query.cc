@@ -11,6 +11,7 @@
 #include "jit/token_qk.h"
 #include "jit/word_loader.h"
 #include "src/token_blocks.h"
+#include "tests/support/random.h"
 
 namespace quire::test {
 namespace {
@@ -179,6 +180,13 @@ RoundedQuery to_fours_of_words(const jit::RowKey& key, int rows, float* query, F
 }
 
 }  // namespace
+
+std::vector<float> uneven_row(int dim, uint64_t seed) {
+    Random random(seed, uint64_t(dim));
+    std::vector<float> row;
+    for (int d = 0; d < dim; ++d) row.push_back(random.normal() * (d % 11 == 3 ? 60.f : 1.f));
+    return row;
+}
 
 RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush flush) {
     const bool tokens = token_block_info(key.format.type) != nullptr;

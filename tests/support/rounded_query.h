@@ -1,5 +1,7 @@
 // The query of decode as integer kernels take it (jit/args.h: QkArgs), made here in another way than in src/.
 #pragma once
+#include <vector>
+
 #include "jit/kernel_key.h"
 #include "tests/support/guarded.h"
 
@@ -13,5 +15,8 @@ struct RoundedQuery {
 RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush flush);
 // Of keys in blocks of tokens that are taken as bytes (jit/token_qk_bytes.h).
 RoundedQuery rounded_token_query(const jit::RowKey& key, int rows, float* query, Flush flush);
+
+// Some of its numbers are large, so that rounding has to keep up with both.
+std::vector<float> uneven_row(int dim, uint64_t seed);
 
 }  // namespace quire::test
