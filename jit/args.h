@@ -195,12 +195,14 @@ constexpr float kByteTileZero = 12582912;  // 3 * 2^22
 // Lines of memory that the products of tiles ask for into the second-level cache, one at a time all through
 // their work: a processor tracks only so many misses at once, and waits when there are more.
 constexpr uintptr_t kWritten = 1;
+constexpr uintptr_t kLineBytes = 64;
 struct LineRun {
     uintptr_t begin, end;  // begin: of a line, + kWritten where it is going to be written
 };
 struct LinesAhead {
     uintptr_t line, end;  // the line to ask for next, and the end of its run
     const LineRun* next;  // the runs that follow; behind the last one: {0, 0}
+    uintptr_t step;       // kLineBytes, or 0 behind the last line, which is then asked for again and again
 };
 
 struct TileQkArgs {

@@ -210,6 +210,7 @@ public:
     }
 
 private:
+    static constexpr int kOfLines = 4;  // spans between them, of three multiplications each
     static constexpr int kBesides = 5;  // fewer keys at a time than fit beside a register of each four
 
     void emit_begin() override {
@@ -221,7 +222,7 @@ private:
         emit_start(acc_, first, 0);
         for (int span = 0; span < form_.part / kByteTileSpan; ++span) {
             emit_span(first, span);
-            ask_ahead(kByteTileSpan / 4);
+            if ((first / kByteTileSpan + span) % kOfLines == 0) ask_ahead(kOfLines * 3);
         }
         for (int n = 0; n < n_; ++n) {
             Temp scale(*this, "scale");

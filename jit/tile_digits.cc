@@ -178,7 +178,8 @@ private:
     void emit_end() override { store_scaled(sums_); }
 
     const std::vector<Vec> sums_;
-    const Gpr row_ = gpr("row"), four_ = gpr("four"), digits_ = gpr("digits"), turns_ = gpr("turns");
+    const Gpr row_ = gpr("row"), four_ = gpr("four"), digits_ = gpr("digits");
+    const Gpr& turns_ = rax;  // no other register is left
 };
 
 }  // namespace

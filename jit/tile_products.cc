@@ -12,6 +12,9 @@ namespace {
 // row.high.
 class TileNumbers : public TileProduct {
 protected:
+    static constexpr int kUnroll = 8;
+    static constexpr int kOfLines = 4;  // steps between them
+
     explicit TileNumbers(const TileKey& key) : TileProduct(*key.target, key.vecs, 0), key_(key) {}
 
     template <typename ElementAt>
@@ -56,8 +59,6 @@ public:
     }
 
 private:
-    static constexpr int kUnroll = 4;
-
     void emit_dims() {
         stage("dims");
         const int lanes = (key_.dim + key_.numbers_a_lane() - 1) / key_.numbers_a_lane();
@@ -66,9 +67,9 @@ private:
         if (whole > 0) {
             Label each;
             mov(left_, whole);
+            align(64);
             L(each);
             emit_unrolled(kUnroll);
-            ask_ahead(kUnroll);
             dec(left_);
             jnz(each, T_NEAR);
         }
@@ -76,9 +77,11 @@ private:
     }
 
     void emit_unrolled(int dims) {
-        for (int d = 0; d < dims; ++d)
+        for (int d = 0; d < dims; ++d) {
             emit_numbers(query_ + d * panel_bytes(),
                          [&](int n) { return element_ + (n * key_.key_stride + d) * 4; });
+            if (d % kOfLines == kOfLines - 1) ask_ahead(kOfLines);
+        }
         add(query_, dims * panel_bytes());
         add(element_, dims * 4);
     }
@@ -111,8 +114,6 @@ public:
     }
 
 private:
-    static constexpr int kUnroll = 4;
-
     RegExp output_at(int d, int w) const { return output_ + d * panel_bytes() + w * vec_bytes(); }
 
     void emit_dims(int d) {
@@ -122,11 +123,11 @@ private:
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         lea(value_, ptr[panel_ + d * 4]);
         Label several, single, done;
+        align(64);
         L(several);
         sub(count_, kUnroll * key_.numbers_a_lane());
         jl(single, T_NEAR);
         emit_keys(kUnroll);
-        ask_ahead(kUnroll);
         jmp(several, T_NEAR);
         L(single);
         add(count_, kUnroll * key_.numbers_a_lane());
@@ -142,9 +143,11 @@ private:
     }
 
     void emit_keys(int keys) {  // or pairs
-        for (int i = 0; i < keys; ++i)
+        for (int i = 0; i < keys; ++i) {
             emit_numbers(probabilities_ + i * panel_bytes(),
                          [&](int n) { return value_ + (i * kValuePanel + n) * 4; });
+            if (i % kOfLines == kOfLines - 1) ask_ahead(kOfLines);
+        }
         add(probabilities_, keys * panel_bytes());
         add(value_, keys * kValuePanel * 4);
     }

@@ -172,6 +172,7 @@ private:
         mov(value_, panel_);
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         Label each_run;
+        align(64);
         L(each_run);
         emit_run();
         sub(count_, kWeightRun);

@@ -136,6 +136,7 @@ private:
         lea(value_, ptr[panel_ + d * 4]);
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         Label each_pair;
+        align(64);
         L(each_pair);
         for (int i = 0; i < kUnroll; ++i) {
             emit_step(

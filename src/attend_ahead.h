@@ -37,17 +37,17 @@ public:
     // For kernels, from the first line on. There always is one, which may be asked for again and again.
     jit::LinesAhead* begin() {
         run_[runs_] = {0, 0};
-        state_ = {reinterpret_cast<uintptr_t>(this), 0, run_};
+        state_ = {reinterpret_cast<uintptr_t>(this), 0, run_, kLine};
         return &state_;
     }
     // Asks for what they have left.
     void finish() {
-        while (true) {
+        while (state_.step > 0) {
             __builtin_prefetch(reinterpret_cast<const void*>(state_.line), 0, 2);
             state_.line += kLine;
             if (state_.line < state_.end) continue;
             if (state_.next->begin == 0) return;
-            state_ = {state_.next->begin, state_.next->end, state_.next + 1};
+            state_ = {state_.next->begin, state_.next->end, state_.next + 1, kLine};
         }
     }
 
@@ -66,7 +66,7 @@ private:
     }
 
     static constexpr int kMost = 767;
-    static constexpr uintptr_t kLine = 64;
+    static constexpr uintptr_t kLine = jit::kLineBytes;
     jit::LineRun run_[kMost + 1];
     int runs_ = 0;
     jit::LinesAhead state_;

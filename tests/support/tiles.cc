@@ -51,7 +51,8 @@ public:
     Result run(const Surroundings& around) {
         runs_ = GuardedBuffer::of(
             std::vector<jit::LineRun>{{4096 + jit::kWritten, 4096 + 300}, {8192, 8193}, {0, 0}}, flush_);
-        ahead_ = GuardedBuffer::of(std::vector<jit::LinesAhead>{{64, 100, runs_.as<jit::LineRun>()}}, flush_);
+        ahead_ = GuardedBuffer::of(
+            std::vector<jit::LinesAhead>{{64, 100, runs_.as<jit::LineRun>(), jit::kLineBytes}}, flush_);
         GuardedBuffer output = array(size_t(of_few() ? rows_ * value_.padded()
                                                      : value_panels() * panel_values() * lanes_),
                                      NAN, flush_),
