@@ -17,6 +17,7 @@ public:
     explicit TileAhead(Emitter& e) : e_(e) {}
 
     // `args`: of the LinesAhead*. Behind Emitter::begin, when the kernel has the registers that it needs.
+    // Clobbers rax, as end() does, but some() does not.
     void begin(const RegExp& args) {
         line_ = e_.gpr("line ahead");
         e_.mov(e_.rax, e_.ptr[args]);

@@ -210,7 +210,8 @@ public:
     }
 
 private:
-    static constexpr int kOfLines = 4;  // spans between them, of three multiplications each
+    static constexpr int kOfLines =
+        4;  // spans from one line that is asked for to the next, of three multiplications
     static constexpr int kBesides = 5;  // fewer keys at a time than fit beside a register of each four
 
     void emit_begin() override {

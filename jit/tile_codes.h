@@ -87,8 +87,7 @@ private:
         if (whole > 0) {
             Label each;
             mov(left_, whole);
-            align(64);
-            L(each);
+            begin_loop(each);
             emit_elements(turn());
             emit_next();
             dec(left_);

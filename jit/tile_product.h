@@ -93,6 +93,13 @@ protected:
             });
     }
 
+    // The top of a loop that takes most of the time: where it begins a line of code, loops of words are up to
+    // 3 % quicker (docs/performance.md).
+    void begin_loop(Label& top) {
+        align(int(kLineBytes));
+        L(top);
+    }
+
     // Lines to go with so many steps.
     void ask_ahead(int steps) { ahead_.some(steps * n_ * vecs_); }
 

@@ -13,7 +13,7 @@ namespace {
 class TileNumbers : public TileProduct {
 protected:
     static constexpr int kUnroll = 8;
-    static constexpr int kOfLines = 4;  // steps between them
+    static constexpr int kOfLines = 4;  // steps from one line that is asked for to the next
 
     explicit TileNumbers(const TileKey& key) : TileProduct(*key.target, key.vecs, 0), key_(key) {}
 
@@ -67,8 +67,7 @@ private:
         if (whole > 0) {
             Label each;
             mov(left_, whole);
-            align(64);
-            L(each);
+            begin_loop(each);
             emit_unrolled(kUnroll);
             dec(left_);
             jnz(each, T_NEAR);
@@ -123,8 +122,7 @@ private:
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         lea(value_, ptr[panel_ + d * 4]);
         Label several, single, done;
-        align(64);
-        L(several);
+        begin_loop(several);
         sub(count_, kUnroll * key_.numbers_a_lane());
         jl(single, T_NEAR);
         emit_keys(kUnroll);

@@ -172,8 +172,7 @@ private:
         mov(value_, panel_);
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         Label each_run;
-        align(64);
-        L(each_run);
+        begin_loop(each_run);
         emit_run();
         sub(count_, kWeightRun);
         jnz(each_run, T_NEAR);

@@ -136,8 +136,7 @@ private:
         lea(value_, ptr[panel_ + d * 4]);
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         Label each_pair;
-        align(64);
-        L(each_pair);
+        begin_loop(each_pair);
         for (int i = 0; i < kUnroll; ++i) {
             emit_step(
                 weights_ + i * panel_bytes(), [&](int n) { return value_ + (i * kValuePanel + n) * 4; },

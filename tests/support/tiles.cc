@@ -135,6 +135,7 @@ private:
     // these lines.
     void check_ahead() const {
         EXPECT_EQ(ahead_.as<jit::LinesAhead>()->line, 8192u) << setup_.name();
+        EXPECT_EQ(ahead_.as<jit::LinesAhead>()->step, 0u) << setup_.name();
         EXPECT_EQ(ahead_.as<jit::LinesAhead>()->next, runs_.as<jit::LineRun>() + 2) << setup_.name();
     }
 
