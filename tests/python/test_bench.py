@@ -173,11 +173,14 @@ def test_goals(area):
         missed = round(row["wanted"] * 100) - round(row["reached"] * 100)
         if row["at_most"]:
             missed = -missed
+        # Four digits of `reached` are written, the verdict is of all: the last one printed may differ by one.
+        slack = 1 + 5e-4 * row["reached"] * 100
         if row["verdict"] == "reached":
-            assert missed <= 1  # four digits of `reached` are written: the last that is printed may differ
+            assert missed <= slack
         else:
             said = re.fullmatch(r"missed by (\d+ points|[0-9.]+ (x|us))", row["verdict"])[1].split()
-            assert float(said[0]) * (1 if said[1] == "points" else 100) == pytest.approx(missed, abs=1)
+            hundredths = round(float(said[0]) * (1 if said[1] == "points" else 100))
+            assert abs(hundredths - missed) <= slack
     assert judged > 0
 
 
