@@ -23,7 +23,7 @@ constexpr int kMaxDecodeRows = 16;
 constexpr int kKeyPadding = 16;
 
 // Keys of one turn of QK at most: it asks for those of the next.
-constexpr int kRowsSoon = 8;
+constexpr int kRowsSoon = 16;
 
 // Vectors of dequantised values that the first pass over query rows may keep for the later ones: of a block,
 // as wide as a pass gets.

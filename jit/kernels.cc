@@ -47,9 +47,14 @@ RowKey plain(RowKey key) {
     return key;
 }
 
+void set_query(const RowKey& keys, DecodeKernels* kernels) {
+    kernels->query = keys.products;
+    if (keys.words()) kernels->query_order = query_word_order(keys);
+}
+
 // Of blocks of tokens.
 Status make_token_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
-    kernels->query = keys.products;
+    set_query(keys, kernels);
     return make(
         cache, keys.name("token_qk"), [&](auto* code) { return generate_token_qk(keys, code); },
         &kernels->listed.qk);
@@ -101,7 +106,7 @@ Status make_block_qk(CodeCache& cache, const RowKey& keys, BlockKernels* kernels
 }
 
 Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
-    kernels->query = keys.products;
+    set_query(keys, kernels);
     if (has_query_fours(keys)) QUIRE_TRY(make_query_fours(cache, keys, kernels));
     return make_block_qk(cache, keys, &kernels->listed);
 }

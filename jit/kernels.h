@@ -36,6 +36,7 @@ struct DecodeKernels {          // few query rows against a block of cache rows;
     BlockKernels side_by_side;  // rows as `placement` says; empty where a side has blocks of tokens
     Placement placement = Placement::adjacent;
     Products query = Products::floats;   // what qk takes
+    std::vector<int> query_order;        // of words: query_word_order()
     Kernel<QueryFoursArgs> query_fours;  // empty where that is not of fours, or not generated
     bool of_block = false;               // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;

@@ -6,6 +6,9 @@
 #include "jit/qk_tiles.h"
 #include "jit/qk_words.h"
 #include "jit/row_loader.h"
+#include "jit/token_keys.h"
+#include "jit/token_qk.h"
+#include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
@@ -84,8 +87,14 @@ private:
 
 }  // namespace
 
+std::vector<int> query_word_order(const RowKey& key) {
+    const bool tokens = token_block_info(key.format.type) || turns_keys(key);
+    return tokens ? token_word_order(key) : word_order(key.format, key.dim, key.target->lanes());
+}
+
 Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) {
     if (takes_fours(key)) return generate_qk_fours(key, code);
+    if (turns_keys(key)) return generate_token_qk(key, code);
     return key.words() ? generate_qk_words(key, code) : Qk(key).finish(code);
 }
 

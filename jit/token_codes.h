@@ -1,13 +1,17 @@
-// Codes of blocks of tokens (src/token_blocks.h): a lane is a dword of them.
+// Codes of blocks of tokens (src/token_blocks.h), or of their plain rows: a lane is a dword of them.
 #pragma once
 #include "jit/emitter.h"
-#include "src/token_blocks.h"
+#include "src/format.h"
 
 namespace quire::jit {
 
+inline int codes_of_dword(const quire_format& format) {
+    return 32 / type_bits(row_format(format).type);  // N
+}
+
 class TokenCodes {
 public:
-    TokenCodes(Emitter& e, quire_type type) : e_(e), bits_(token_block_info(type)->code_bits) {}
+    TokenCodes(Emitter& e, const quire_format& format) : e_(e), bits_(32 / codes_of_dword(format)) {}
 
     int of_dword() const { return 32 / bits_; }           // N
     int pairs() const { return of_dword() / 2; }          // vectors of words

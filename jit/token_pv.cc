@@ -29,7 +29,7 @@ public:
     explicit TokenPv(const RowKey& key)
         : Emitter(*key.target),
           key_(key),
-          codes_(*this, key.format.type),
+          codes_(*this, key.format),
           prefetch_(*this, key),
           bytes_form_(key),
           sums_(key.words() || key.bytes()),

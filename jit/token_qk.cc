@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "jit/token_codes.h"
+#include "jit/token_keys.h"
 #include "jit/token_qk_bytes.h"
 
 namespace quire::jit {
@@ -11,7 +12,7 @@ namespace {
 
 // The lanes are tokens: V vectors are the 16 of a block.
 //
-// for each block:                                                                    emit_block
+// for each block, or what rows of the cache are turned into:                         emit_turn
 //   for each pass over R' of the query rows:                                         emit_pass
 //     scores[r][16] = 0
 //     for each group g, for each span of it: sum[r] = 0                              emit_group, emit_span
@@ -31,14 +32,17 @@ namespace {
 class TokenQk : public Emitter {
 public:
     explicit TokenQk(const RowKey& key)
-        : Emitter(*key.target), key_(key), codes_(*this, key.format.type), vecs_(kBlockTokens / lanes()) {
+        : Emitter(*key.target), key_(key), codes_(*this, key.format), vecs_(kBlockTokens / lanes()) {
         begin();
-        mov(query_, ptr[args() + offsetof(QkArgs, query)]);
-        mov(blocks_, ptr[args() + offsetof(QkArgs, rows)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
-        mov(next_blocks_, ptr[args() + offsetof(QkArgs, next) + offsetof(NextRows, rows)]);
-        emit_blocks();
+        keys_->set();
+        Label each_turn;
+        L(each_turn);
+        emit_turn();
+        add(scores_, 4 * kBlockTokens);
+        sub(count_, kBlockTokens);
+        jnz(each_turn, T_NEAR);
         end();
     }
 
@@ -69,19 +73,11 @@ private:
         return rows * vecs_ < 8 && 2 * rows * vecs_ + 2 * vecs_ + 2 <= num_vecs() ? 2 : 1;
     }
 
-    void emit_blocks() {
-        Label each_block;
-        L(each_block);
-        mov(block_, ptr[blocks_]);
-        mov(next_, ptr[next_blocks_]);
-        lea(next_end_, ptr[next_ + block_bytes(key_.format, key_.dim)]);
+    void emit_turn() {
+        keys_->begin_turn();
         for (int row = 0; row < key_.rows; row += rows_a_pass())
             emit_pass(row, std::min(rows_a_pass(), key_.rows - row));
-        add(blocks_, 8 * kBlockTokens);
-        add(next_blocks_, 8 * kBlockTokens);
-        add(scores_, 4 * kBlockTokens);
-        sub(count_, kBlockTokens);
-        jnz(each_block, T_NEAR);
+        keys_->end_turn();
     }
 
     void emit_pass(int row, int rows) {
@@ -92,28 +88,15 @@ private:
             for (int r = 0; r < rows; ++r)
                 for (int v = 0; v < vecs_; ++v) vmovups(ptr[scores_at(row + r, v)], *none);
         }
-        mov(chunk_, block_);
-        lea(scales_, ptr[block_ + token_block_info(key_.format.type)->code_bytes(key_.dim)]);
-        lea(element_, ptr[query_ + row * query_bytes()]);
+        keys_->codes(chunk_);
+        keys_->scales(scales_);
+        mov(element_, ptr[args() + offsetof(QkArgs, query)]);
+        if (row != 0) add(element_, row * query_bytes());
         times(key_.groups(), "groups left", [&] {
             times(group_size() / span(), "spans left", [&] { emit_span(row, rows); });
-            add(scales_, kBlockTokens * 2);
+            add(scales_, kBlockTokens * keys_->scale_bytes());
         });
         if (key_.words()) emit_factors(row, rows);
-    }
-
-    // Lines of the next block that is read here, as many a part as give them all.
-    void emit_prefetches() {
-        constexpr int kLine = 64;
-        const int lines = (block_bytes(key_.format, key_.dim) + kLine - 1) / kLine;
-        const int parts = key_.dim / part();
-        const int share = (lines + parts - 1) / parts;
-        Label done;
-        cmp(next_, next_end_);
-        jae(done);
-        for (int i = 0; i < share; ++i) prefetcht1(ptr[next_ + i * kLine]);
-        add(next_, share * kLine);
-        L(done);
     }
 
     void emit_span(int row, int rows) {
@@ -122,7 +105,7 @@ private:
         for (const Vec& sum : sums)
             if (!whole) zero(sum);
         times(span() / part(), "parts left", [&] {
-            if (row == 0) emit_prefetches();
+            if (row == 0) keys_->begin_part();
             for (int chunk = 0; chunk < part() / codes_.of_dword(); ++chunk)
                 emit_chunk(sums, rows, chunk, whole && chunk == 0);
             add(chunk_, part() / codes_.of_dword() * codes_.chunk_bytes());
@@ -163,10 +146,8 @@ private:
 
     void emit_scaled(const std::vector<Vec>& sums, int row, int rows) {
         const std::vector<Vec> scale = vecs("scale", vecs_);
-        for (int v = 0; v < vecs_; ++v) {
-            vcvtph2ps(scale[size_t(v)], ptr[scales_ + v * lanes() * 2]);
-            inf_to_nan(scale[size_t(v)]);
-        }
+        for (int v = 0; v < vecs_; ++v)
+            keys_->load_scales(scale[size_t(v)], scales_ + v * lanes() * keys_->scale_bytes());
         for (int r = 0; r < rows; ++r)
             for (int v = 0; v < vecs_; ++v) {
                 const size_t i = size_t((r * vecs_ + v) * chains(rows));
@@ -196,16 +177,15 @@ private:
     const RowKey key_;
     const TokenCodes codes_;
     const int vecs_;  // V
-    const Gpr query_ = gpr("query"), blocks_ = gpr("blocks"), scores_ = gpr("scores"), count_ = gpr("count"),
-              next_blocks_ = gpr("next blocks"), block_ = gpr("block"), next_ = gpr("next block"),
-              next_end_ = gpr("its end"), chunk_ = gpr("codes of the group"),
+    const Gpr scores_ = gpr("scores"), count_ = gpr("count"), chunk_ = gpr("codes of the group"),
               element_ = gpr("query elements"), scales_ = gpr("scales");
+    const std::unique_ptr<TokenKeys> keys_ = TokenKeys::make(*this, key_, key_.dim / part());
 };
 
 }  // namespace
 
 std::vector<int> token_word_order(const RowKey& key) {
-    const int n = 32 / token_block_info(key.format.type)->code_bits;
+    const int n = codes_of_dword(key.format);
     std::vector<int> order;
     for (int i = 0; i < key.dim; ++i) order.push_back(i / n * n + i % n / 2 + i % 2 * (n / 2));
     order.resize(size_t(key.query_words()), -1);

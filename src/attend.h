@@ -86,9 +86,9 @@ const char* query_at(const AttentionProblem& problem, const Item& item, int64_t 
 
 // Factor of the query: softmax scale and log2(e), or what the soft cap needs.
 float query_factor(const AttentionSpec& spec);
-// [key_stride] floats as words of 15 bits and a sign, in AttentionPlan::query_order; returns what they are to
-// be multiplied by. NaN or Inf among them makes that NaN.
-float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words);
+// [stride] floats as words of 15 bits and a sign, in that order (jit::query_word_order); returns what they
+// are to be multiplied by. NaN or Inf among them makes that NaN.
+float query_to_words(const std::vector<int>& order, int stride, const float* query, int16_t* words);
 // The query as bytes or digits, what sums of products with them start with, and their factors.
 struct QueryBytes {
     int8_t* bytes;

@@ -147,12 +147,12 @@ void query_to_token_bytes(const jit::TokenBytesForm& form, const float* query, c
         round_token_digits(form, query, largest, poison, to);
 }
 
-float query_to_words(const AttentionPlan& plan, const float* query, int16_t* words) {
+float query_to_words(const std::vector<int>& order, int stride, const float* query, int16_t* words) {
     int16_t numbers[1 + kMostHeadDim];
     int16_t* const natural = numbers + 1;
     natural[-1] = 0;  // what the order has where there is no element
-    const float factor = round_to_words(query, plan.key_stride, natural);
-    for (const int element : plan.query_order) *words++ = natural[element];
+    const float factor = round_to_words(query, stride, natural);
+    for (const int element : order) *words++ = natural[element];
     return factor;
 }
 

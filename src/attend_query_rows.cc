@@ -41,9 +41,10 @@ const jit::FoursForm* fours_of(const AttentionPlan& plan, jit::Products products
 }
 
 Sizes sizes_of(const AttentionPlan& plan, jit::Products products) {
+    const jit::RowKey keys{plan.target, plan.spec.key_format, plan.spec.D, 0, products};
     if (of_token_bytes(plan, products)) return token_sizes(token_form(plan, products));
     if (const jit::FoursForm* fours = fours_of(plan, products)) return four_sizes(*fours);
-    if (products == jit::Products::words) return {plan.query_order.size() * 2, 0, 1};
+    if (products == jit::Products::words) return {size_t(keys.query_words()) * 2, 0, 1};
     return {size_t(plan.key_stride) * 4, 0, 0};
 }
 
@@ -82,7 +83,8 @@ void prepare_row(const AttentionPlan& plan, const jit::DecodeKernels& kernels, c
     else if (const jit::FoursForm* fours = fours_of(plan, kernels.query))
         query_to_fours(*fours, row, plan.spec.D, {bytes, starts, factors});
     else if (kernels.query == jit::Products::words)
-        *factors = query_to_words(plan, row, reinterpret_cast<int16_t*>(query));
+        *factors =
+            query_to_words(kernels.query_order, plan.key_stride, row, reinterpret_cast<int16_t*>(query));
     else
         std::copy(row, row + plan.key_stride, reinterpret_cast<float*>(query));
 }

@@ -4,7 +4,6 @@
 
 #include "jit/byte_loader.h"
 #include "jit/pack.h"
-#include "jit/token_qk.h"
 #include "jit/weights.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
@@ -119,13 +118,10 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     plan->key_scale_stride = keys.groups() ? keys.scales_stride() : 0;
     plan->value_scale_stride = values.groups() ? values.scales_stride() : 0;
     const bool lower = spec.precision != QUIRE_PRECISION_HIGHEST;
-    if (lower && jit::has_words(keys.format))
-        plan->query_order = jit::word_order(keys.format, keys.dim, target.lanes());
     if (lower && jit::has_words(values.format)) plan->weight_stride = values.weight_stride();
     if (jit::folds_scales(values)) plan->weight_stride = 2 * values.scales_stride();  // words, or float
     if (!lower && jit::has_value_fours(values))
         plan->weight_stride = std::max(plan->weight_stride, jit::ValueFours::weight_stride(values));
-    if (lower && token_block_info(keys.format.type)) plan->query_order = jit::token_word_order(keys);
     if (token_block_info(values.format.type)) plan->weight_stride = 2 * values.groups();
     if (spec.precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(values))
         plan->weight_stride = std::max(plan->weight_stride, jit::ValueBytes::weight_stride(values));

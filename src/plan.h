@@ -22,7 +22,6 @@ struct AttentionPlan {
     std::vector<float> slopes;                         // [H], ALiBi only
     int key_stride = 0, value_stride = 0;              // V of keys and of values
     int key_scale_stride = 0, value_scale_stride = 0;  // floats, 0: not quantised
-    std::vector<int> query_order;  // of the words of keys (jit/word_loader.h); may be empty
     jit::FoursForm fours[3];       // of keys in fours, where some kernel takes them: of 1, 2, 3 bytes
     int weight_stride = 0;         // of weights, in pairs of words
     int decode_rows = 0;           // most query rows of `decode`

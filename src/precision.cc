@@ -8,6 +8,7 @@
 #include "jit/tile_bytes.h"
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
+#include "jit/token_keys.h"
 #include "jit/token_qk_bytes.h"
 #include "jit/weights.h"
 #include "jit/weights_bytes.h"
@@ -31,9 +32,13 @@ double cycles(const Target& target, double multiplications, double others) {
     return std::max(multiplications / 2, (multiplications + others) / pipes);
 }
 
+// Of codes of four bits that are turned, a key: five operations for eight dwords.
+double turning_cycles(const jit::RowKey& key) { return cycles(*key.target, 0, key.row_bytes() / 4 * 5 / 8.); }
+
 // The operations that jit/qk.cc and jit/pv.cc emit for one key. Codes to f32 lanes: widen, convert, two more
 // for nibbles, and scale (or the scores, in the end); then one FMA a row.
 double float_cycles_of_keys(const jit::RowKey& key) {
+    if (jit::turns_keys(key)) return key.vecs() * cycles(*key.target, key.rows, 3) + turning_cycles(key);
     const double widen = is_of_nibbles(key.format) ? 3 : 2;
     return key.vecs() * cycles(*key.target, key.rows + !key.one_scale(), widen);
 }
@@ -106,10 +111,15 @@ jit::Products tile_products(const jit::RowKey& key, quire_precision precision, b
 
 // A chunk of 4 L elements: its words, and for each row two dot products, of which one starts the sum, a
 // conversion and a scaling FMA.
-double word_cycles_of_keys(const jit::RowKey& key) {
+double word_cycles_of_keys(const jit::RowKey& of_floats) {
+    jit::RowKey key = of_floats;
+    key.products = jit::Products::words;
+    const double addition = key.target->vnni ? 0 : 1;
+    if (jit::turns_keys(key))
+        return key.vecs() / 2. * cycles(*key.target, key.rows, 1.75 + addition * key.rows) +
+               turning_cycles(key);
     const int lanes = key.target->lanes(), chunks = key.query_words() / (4 * lanes);
     const double split = is_of_nibbles(key.format) ? 4 : 3, mixed = scale_group(key.format) < 4 * lanes;
-    const double addition = key.target->vnni ? 0 : 1;
     return chunks * cycles(*key.target, key.rows * 3, split + mixed + key.rows * (addition + 1));
 }
 

@@ -22,7 +22,9 @@ ORDER = """
     src/half src/status src/blocks src/token_blocks src/format src/target src/dropout src/rotation
     jit/args jit/code_memory jit/notes jit/code_cache jit/vtune jit/perf jit/zydis jit/listing \
         jit/emitter* jit/math jit/row_loader* jit/word_loader jit/byte_loader \
-        jit/kernel_key jit/row_list jit/prefetch jit/scales jit/qk* jit/query_fours jit/softmax* \
+        jit/kernel_key jit/row_list jit/prefetch jit/scales \
+        jit/token_prefetch jit/token_codes jit/token_keys jit/turned_keys jit/token_qk_bytes jit/token_qk \
+        jit/qk* jit/query_fours jit/softmax* \
         jit/weights* jit/pv* \
         jit/rotate jit/quantise|jit/append jit/pack* \
         jit/tile* jit/token* jit/merge jit/decode jit/prefill jit/dump jit/kernels

@@ -152,7 +152,7 @@ std::vector<RowShape> row_shapes() {
         for (quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
             shapes.push_back({plain_format(type), dim});
     for (quire_type type : {QUIRE_INT8, QUIRE_INT4}) {
-        for (int dim : {2, 8, 40, 80, 128, 240})
+        for (int dim : {2, 8, 40, 80, 96, 128, 240})
             for (int group : {1, 5, 8, 16, 32, dim})
                 if (dim % group == 0)
                     shapes.push_back({quantised(type, group, group % 2 == 0 ? QUIRE_F16 : QUIRE_F32), dim});

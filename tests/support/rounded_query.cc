@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "jit/byte_loader.h"
+#include "jit/qk.h"
 #include "jit/qk_fours.h"
-#include "jit/token_qk.h"
-#include "jit/word_loader.h"
 #include "src/token_blocks.h"
 #include "tests/support/random.h"
 
@@ -18,9 +17,7 @@ namespace {
 
 // The words that stand for the query: x = word * factor, in the loader's order.
 RoundedQuery to_words(const jit::RowKey& key, int rows, const float* query, Flush flush) {
-    const std::vector<int> order = token_block_info(key.format.type)
-                                       ? jit::token_word_order(key)
-                                       : jit::word_order(key.format, key.dim, key.target->lanes());
+    const std::vector<int> order = jit::query_word_order(key);
     std::vector<int16_t> words;
     std::vector<float> factors;
     for (int r = 0; r < rows; ++r) {
