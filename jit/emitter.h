@@ -132,6 +132,8 @@ public:
     void load_dword_of_eight_lanes(const Vec& v, const RegExp& at, int n);
     // Nibbles of n bytes, of two's complement, to f32 lanes: the low one of a byte first.
     void load_signed_nibbles(const Vec& v, const RegExp& at, int n);
+    // The same of lanes() bytes: `even` gets the low ones, `odd` the others.
+    void load_signed_nibbles(const Vec& even, const Vec& odd, const RegExp& at);
     // Nibble i of each lane of `raw`, of two's complement, to f32 lanes.
     void load_nibble(const Vec& v, const Vec& raw, int i);
     // Low or high nibbles of lanes() bytes to int32 lanes, or to the f32 number (-127..127, integral) of

@@ -58,6 +58,14 @@ void Emitter::load_signed_nibbles(const Vec& v, const RegExp& at, int n) {
     vcvtdq2ps(v, v);
 }
 
+void Emitter::load_signed_nibbles(const Vec& even, const Vec& odd, const RegExp& at) {
+    vpmovsxbd(even, ptr[at]);
+    vpsrad(odd, even, 4);
+    vpslld(even, even, 28);
+    vpsrad(even, even, 28);
+    for (const Vec* v : {&even, &odd}) vcvtdq2ps(*v, *v);
+}
+
 void Emitter::hold_nibbles(int spare) {
     if (!is_512()) return;
     for (const auto& words : {nibble_places(lanes()), nibble_numbers(), dword_of_eight()}) hold(words, spare);

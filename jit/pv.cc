@@ -13,9 +13,19 @@
 namespace quire::jit {
 namespace {
 
+// Pairs of vectors that are whole, and of one group each.
+bool takes_pairs(const RowKey& key) {
+    const int pair = 2 * key.target->lanes();
+    return key.target->vector_bits == 256 && key.format.type == QUIRE_INT4 && key.dim % pair == 0 &&
+           key.format.quant_group % pair == 0;
+}
+
 // A turn: for each key: v[w] = dequantised lanes of its row                (row loader)
 //                       for r: p = probabilities[r][key]; acc[r][w] += p * v[w]
 //         where weights hold the scales: v[w] = codes, p = weights[r][key][group of w]
+//
+// Codes of four bits may come in pairs of vectors, one of the even elements of 16 and one of the odd: a load
+// and an extension for both. Their order is put right in the end.
 //
 // live: acc[R' * W] + v[W] + one that is p or the loader's
 class Pv : public PvPasses {
@@ -31,11 +41,18 @@ private:
         while (widest(rows) < 2) rows = (rows + 1) / 2;
         return rows;
     }
-    int widest(int rows) const override { return std::min(kMostWidth, (num_vecs() - 1) / (rows + 1)); }
+    int widest(int rows) const override {
+        return std::min(kMostWidth, (num_vecs() - 1) / (rows + 1)) / step() * step();
+    }
+    int step() const override { return pairs_ ? 2 : 1; }
     int key_bytes() const { return 4 * (folds_ ? key_.scales_stride() : 1); }
     int turn_bytes() const override { return kUnroll * key_bytes(); }
 
     void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
+        if (pairs_) {
+            for (const Vec& v : acc) zero(v);
+            return;
+        }
         loader_->hold(pass.width + kMostTemps);
         for (int r = 0; r < pass.rows; ++r) {
             Temp rescale(*this, "rescale");
@@ -55,7 +72,7 @@ private:
         const std::vector<Vec> v = vecs("v", pass.width);
         emit_values(v, key, pass, [&] {
             const RegExp row = rows_.in_turn(key, row_);
-            for (int w = 0; w < pass.width; ++w) emit_load(v[size_t(w)], pass.vec + w, row, key);
+            for (int w = 0; w < pass.width; w += step()) emit_load(&v[size_t(w)], pass.vec + w, row, key);
         });
         for (int r = 0; r < pass.rows; ++r) {
             const RegExp weights = weights_ + ((pass.row + r) * kBlock + key) * key_bytes();
@@ -69,21 +86,42 @@ private:
         free(v);
     }
 
-    void emit_load(const Vec& v, int vec, const RegExp& row, int key) {
-        if (folds_) return loader_->load_codes(v, vec, row);
-        loader_->load(v, vec, row, scales_ + key * key_.scales_stride() * 4);
+    void emit_load(const Vec* v, int vec, const RegExp& row, int key) {
+        const RegExp scales = scales_ + key * key_.scales_stride() * 4;
+        if (pairs_) return emit_pair(v, vec, row, scales);
+        folds_ ? loader_->load_codes(*v, vec, row) : loader_->load(*v, vec, row, scales);
+    }
+    void emit_pair(const Vec* v, int vec, const RegExp& row, const RegExp& scales) {
+        load_signed_nibbles(v[0], v[1], row + vec * lanes() / 2);
+        if (folds_) return;
+        Temp scale(*this, "scale");
+        broadcast(scale, ptr[scales + vec * lanes() / scale_group(key_.format) * 4]);
+        for (int i = 0; i < 2; ++i) vmulps(v[i], v[i], scale);
     }
 
     int group_of(int vec) const { return folds_ ? vec * lanes() / scale_group(key_.format) : 0; }
 
     void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
         drop_held();
+        if (pairs_) emit_order(acc, pass);
         for (int r = 0; r < pass.rows; ++r)
             for (int w = 0; w < pass.width; ++w)
                 vmovups(ptr[output_at(pass.row + r, pass.vec + w)], acc[size_t(r * pass.width + w)]);
     }
 
-    const bool folds_ = folds_scales(key_);
+    // output * rescale + acc, in the order of the row.
+    void emit_order(const std::vector<Vec>& acc, const Pass& pass) {
+        for (int r = 0; r < pass.rows; ++r) {
+            const Vec* const of_row = &acc[size_t(r * pass.width)];
+            for (int w = 0; w < pass.width; w += 2) interleave(of_row[w], of_row[w + 1]);
+            Temp rescale(*this, "rescale");
+            broadcast(rescale, ptr[rescale_ + (pass.row + r) * 4]);
+            for (int w = 0; w < pass.width; ++w)
+                vfmadd231ps(of_row[w], rescale, ptr[output_at(pass.row + r, pass.vec + w)]);
+        }
+    }
+
+    const bool folds_ = folds_scales(key_), pairs_ = takes_pairs(key_);
     const std::unique_ptr<RowLoader> loader_;
 };
 

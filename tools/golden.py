@@ -50,7 +50,8 @@ KERNELS = (
     (
         ("avx2",),
         "--cache int4 --head-dim 64 --group 32",
-        "decode_qk_d64_r2_int4_gr32_f16 decode_qk_d64_r2_int4_gr32_f16_adjacent",
+        """decode_qk_d64_r2_int4_gr32_f16 decode_qk_d64_r2_int4_gr32_f16_adjacent
+        decode_pv_d64_r2_int4_gr32_f16""",
     ),
     (
         ("avx2",),
