@@ -1,6 +1,7 @@
 // Sets of generated kernels that work together, made through the code cache.
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "jit/append.h"
 #include "jit/args.h"

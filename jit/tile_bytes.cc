@@ -210,8 +210,8 @@ public:
     }
 
 private:
-    static constexpr int kOfLines =
-        4;  // spans from one line that is asked for to the next, of three multiplications
+    // Spans, of three multiplications each, from one line that is asked for to the next.
+    static constexpr int kOfLines = 4;
     static constexpr int kBesides = 5;  // fewer keys at a time than fit beside a register of each four
 
     void emit_begin() override {

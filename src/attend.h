@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include "jit/token_qk_bytes.h"
 #include "src/combine.h"

@@ -41,10 +41,10 @@ const jit::FoursForm* fours_of(const AttentionPlan& plan, jit::Products products
 }
 
 Sizes sizes_of(const AttentionPlan& plan, jit::Products products) {
-    const jit::RowKey keys{plan.target, plan.spec.key_format, plan.spec.D, 0, products};
     if (of_token_bytes(plan, products)) return token_sizes(token_form(plan, products));
     if (const jit::FoursForm* fours = fours_of(plan, products)) return four_sizes(*fours);
-    if (products == jit::Products::words) return {size_t(keys.query_words()) * 2, 0, 1};
+    const jit::RowKey keys{plan.target, plan.spec.key_format, plan.spec.D, 0, products};
+    if (keys.words()) return {size_t(keys.query_words()) * 2, 0, 1};
     return {size_t(plan.key_stride) * 4, 0, 0};
 }
 
