@@ -66,6 +66,13 @@ void Emitter::load_signed_nibbles(const Vec& even, const Vec& odd, const RegExp&
     for (const Vec* v : {&even, &odd}) vcvtdq2ps(*v, *v);
 }
 
+void Emitter::load_nibble_tops(const Vec& even, const Vec& odd, const RegExp& at, const Vec& upper) {
+    vpmovsxbd(odd, ptr[at]);
+    vpslld(even, odd, 28);
+    vpand(odd, odd, upper);
+    for (const Vec* v : {&even, &odd}) vcvtdq2ps(*v, *v);
+}
+
 void Emitter::hold_nibbles(int spare) {
     if (!is_512()) return;
     for (const auto& words : {nibble_places(lanes()), nibble_numbers(), dword_of_eight()}) hold(words, spare);

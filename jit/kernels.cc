@@ -50,6 +50,7 @@ RowKey plain(RowKey key) {
 void set_query(const RowKey& keys, DecodeKernels* kernels) {
     kernels->query = keys.products;
     if (keys.words()) kernels->query_order = query_word_order(keys);
+    kernels->query_unit = query_unit(keys);
 }
 
 // Of blocks of tokens.

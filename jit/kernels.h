@@ -38,6 +38,7 @@ struct DecodeKernels {          // few query rows against a block of cache rows;
     Placement placement = Placement::adjacent;
     Products query = Products::floats;   // what qk takes
     std::vector<int> query_order;        // of words: query_word_order()
+    float query_unit = 1;                // of floats: query_unit()
     Kernel<QueryFoursArgs> query_fours;  // empty where that is not of fours, or not generated
     bool of_block = false;               // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;

@@ -1,6 +1,7 @@
 #include "jit/pv.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "jit/pv_bytes.h"
 #include "jit/pv_fours.h"
@@ -25,9 +26,10 @@ bool takes_pairs(const RowKey& key) {
 //         where weights hold the scales: v[w] = codes, p = weights[r][key][group of w]
 //
 // Codes of four bits may come in pairs of vectors, one of the even elements of 16 and one of the odd: a load
-// and an extension for both. Their order is put right in the end.
+// and an extension for both. Their order is put right in the end, and their size: they are 2^28 and 2^4 times
+// as large where no scale makes that too much.
 //
-// live: acc[R' * W] + v[W] + one that is p or the loader's
+// live: acc[R' * W] + v[W] + one that is p or the loader's; tops: + what cuts them out
 class Pv : public PvPasses {
 public:
     explicit Pv(const RowKey& key) : PvPasses(key), loader_(RowLoader::make(*this, key.format, key.dim)) {
@@ -51,6 +53,10 @@ private:
     void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
         if (pairs_) {
             for (const Vec& v : acc) zero(v);
+            if (!tops_) return;
+            const Vec& upper = upper_.emplace(*this, "upper");
+            vpcmpeqd(upper, upper, upper);
+            vpslld(upper, upper, 4);
             return;
         }
         loader_->hold(pass.width + kMostTemps);
@@ -92,7 +98,8 @@ private:
         folds_ ? loader_->load_codes(*v, vec, row) : loader_->load(*v, vec, row, scales);
     }
     void emit_pair(const Vec* v, int vec, const RegExp& row, const RegExp& scales) {
-        load_signed_nibbles(v[0], v[1], row + vec * lanes() / 2);
+        const RegExp at = row + vec * lanes() / 2;
+        tops_ ? load_nibble_tops(v[0], v[1], at, *upper_) : load_signed_nibbles(v[0], v[1], at);
         if (folds_) return;
         Temp scale(*this, "scale");
         broadcast(scale, ptr[scales + vec * lanes() / scale_group(key_.format) * 4]);
@@ -103,6 +110,7 @@ private:
 
     void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
         drop_held();
+        upper_.reset();
         if (pairs_) emit_order(acc, pass);
         for (int r = 0; r < pass.rows; ++r)
             for (int w = 0; w < pass.width; ++w)
@@ -113,7 +121,11 @@ private:
     void emit_order(const std::vector<Vec>& acc, const Pass& pass) {
         for (int r = 0; r < pass.rows; ++r) {
             const Vec* const of_row = &acc[size_t(r * pass.width)];
-            for (int w = 0; w < pass.width; w += 2) interleave(of_row[w], of_row[w + 1]);
+            for (int w = 0; w < pass.width; w += 2) {
+                if (tops_) vmulps(of_row[w], of_row[w], splat(1.f / float(1 << 28)));
+                if (tops_) vmulps(of_row[w + 1], of_row[w + 1], splat(1.f / float(1 << 4)));
+                interleave(of_row[w], of_row[w + 1]);
+            }
             Temp rescale(*this, "rescale");
             broadcast(rescale, ptr[rescale_ + (pass.row + r) * 4]);
             for (int w = 0; w < pass.width; ++w)
@@ -122,6 +134,8 @@ private:
     }
 
     const bool folds_ = folds_scales(key_), pairs_ = takes_pairs(key_);
+    const bool tops_ = pairs_ && key_.format.scale_type == QUIRE_F16;
+    std::optional<Temp> upper_;
     const std::unique_ptr<RowLoader> loader_;
 };
 

@@ -6,6 +6,7 @@
 #include "jit/qk_tiles.h"
 #include "jit/qk_words.h"
 #include "jit/row_loader.h"
+#include "jit/token_codes.h"
 #include "jit/token_keys.h"
 #include "jit/token_qk.h"
 #include "jit/word_loader.h"
@@ -90,6 +91,10 @@ private:
 std::vector<int> query_word_order(const RowKey& key) {
     const bool tokens = token_block_info(key.format.type) || turns_keys(key);
     return tokens ? token_word_order(key) : word_order(key.format, key.dim, key.target->lanes());
+}
+
+float query_unit(const RowKey& key) {
+    return takes_tops(key) ? top_unit(key.format) : 1.f;
 }
 
 Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) {

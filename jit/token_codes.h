@@ -9,6 +9,11 @@ inline int codes_of_dword(const quire_format& format) {
     return 32 / type_bits(row_format(format).type);  // N
 }
 
+// What codes at the upper end of a lane are to be multiplied by.
+inline float top_unit(const quire_format& format) {
+    return 1.f / float(1u << (32 - 32 / codes_of_dword(format)));
+}
+
 class TokenCodes {
 public:
     TokenCodes(Emitter& e, const quire_format& format) : e_(e), bits_(32 / codes_of_dword(format)) {}
@@ -28,6 +33,25 @@ public:
         if (left) e_.vpslld(out, raw, uint8_t(left));
         e_.vpsrad(out, left ? out : raw, uint8_t(32 - bits_));
         e_.vcvtdq2ps(out, out);
+    }
+    // The same / top_unit(): a code at the upper end of its lane, where nothing has to be shifted back.
+    // `top`: of load_top().
+    void top_number(const Vec& out, const Vec& top, const Vec& raw, int i) const {
+        const int left = 32 - bits_ * (i + 1);
+        if (left) e_.vpslld(out, raw, uint8_t(left));
+        e_.vpand(out, left ? out : raw, top);
+        e_.vcvtdq2ps(out, out);
+    }
+    // Of dwords in memory, of which up to 3 bytes before the first may be read: a code that ends a byte is
+    // the upper end of the four bytes up to there.
+    void top_number(const Vec& out, const Vec& top, const RegExp& dwords, int i) const {
+        e_.vpand(out, top, e_.ptr[dwords + (i * bits_ / 8 - 3)]);
+        e_.vcvtdq2ps(out, out);
+    }
+    bool ends_byte(int i) const { return (i + 1) * bits_ % 8 == 0; }
+    void load_top(const Vec& top) const {
+        e_.vpcmpeqd(top, top, top);
+        e_.vpslld(top, top, uint8_t(32 - bits_));
     }
     // Codes i and i + N / 2 of each lane as words.
     void words(const Vec& out, const Vec& raw, int i) const {

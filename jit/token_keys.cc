@@ -25,7 +25,8 @@ public:
         e_.lea(next_end_, e_.ptr[next_ + bytes_]);
     }
     // Lines of the next block that is read here, as many a part as give them all.
-    void begin_part() override {
+    void ask(int step, int) override {
+        if (step > 0) return;
         constexpr int kLine = 64;
         const int lines = (bytes_ + kLine - 1) / kLine, share = (lines + parts_ - 1) / parts_;
         Label done;
@@ -40,6 +41,7 @@ public:
         e_.add(next_blocks_, 8 * kBlockTokens);
     }
     void codes(const Gpr& to) override { e_.mov(to, e_.ptr[blocks_]); }
+    int chunk_bytes() const override { return kBlockTokens * 4; }
     void scales(const Gpr& to) override {
         e_.mov(to, e_.ptr[blocks_]);
         e_.add(to, codes_);

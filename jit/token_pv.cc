@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "jit/token_codes.h"
+#include "jit/token_keys.h"
 #include "jit/token_prefetch.h"
 #include "jit/token_weights.h"
 #include "jit/weights_bytes.h"
@@ -41,6 +43,7 @@ public:
         mov(output_, ptr[args() + offsetof(PvArgs, output)]);
         mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
         hold_upper_half();
+        if (tops_) codes_.load_top(top_.emplace(*this, "top"));
         const int parts = (key_.rows + most_rows() - 1) / most_rows();
         for (int part = 0, row = 0; part < parts; ++part) {
             const int rows = (key_.rows - row + parts - part - 1) / (parts - part);
@@ -63,7 +66,7 @@ private:
 
     // Of part of the query rows, all passes.
     void emit_rows(int row, int rows) {
-        const int besides = key_.bytes() ? kOfBytes : 2;
+        const int besides = key_.bytes() ? kOfBytes : 2;  // tops: the weights', or a scale's, and `top`
         const int most = std::clamp((num_vecs() - besides) / (rows + 2), 1, 8);
         const int passes = (key_.vecs() + most - 1) / most;
         const int widest = (key_.vecs() + passes - 1) / passes;
@@ -129,10 +132,11 @@ private:
     void emit_begin(const std::vector<Vec>& acc, const Pass& pass) {
         for (int r = 0; r < pass.rows; ++r) {
             Temp rescale(*this, "rescale");
-            if (!sums_) broadcast(rescale, ptr[rescale_ + (pass.row + r) * 4]);
+            const bool rescales = !sums_ && !tops_;
+            if (rescales) broadcast(rescale, ptr[rescale_ + (pass.row + r) * 4]);
             for (int w = 0; w < pass.width; ++w) {
                 const Vec& sum = acc[size_t(r * pass.width + w)];
-                sums_ ? zero(sum) : vmulps(sum, rescale, ptr[output_at(pass.row + r, pass.vec + w)]);
+                !rescales ? zero(sum) : vmulps(sum, rescale, ptr[output_at(pass.row + r, pass.vec + w)]);
             }
         }
     }
@@ -148,15 +152,22 @@ private:
         const int step = key_.words() ? 2 : 1;
         for (int t = 0; t < n; t += step) {
             const int place = token_block_info(key_.format.type)->value_place(t);
-            for (int w = 0; w < width; ++w)
-                key_.words() ? codes_.words(code[size_t(w)], raw[size_t(w)], place)
-                             : codes_.number(code[size_t(w)], raw[size_t(w)], place);
+            for (int w = 0; w < width; ++w) emit_code(code[size_t(w)], raw[size_t(w)], vec + w, place);
             if (!folds_) emit_scaled(code, vec, t);
             for (int r = 0; r < pass.rows; ++r)
                 emit_products(&acc[size_t(r * width)], code, vec, pass.row + r, t);
         }
         free(raw);
         free(code);
+    }
+
+    // Before the first dword of a block there is nothing to be read.
+    void emit_code(const Vec& code, const Vec& raw, int vec, int place) {
+        if (key_.words()) return codes_.words(code, raw, place);
+        if (!tops_) return codes_.number(code, raw, place);
+        vec > 0 && codes_.ends_byte(place)
+            ? codes_.top_number(code, *top_, block_ + vec * lanes() * 4, place)
+            : codes_.top_number(code, *top_, raw, place);
     }
 
     // Whether vector `vec` + w has the groups of the one before.
@@ -231,6 +242,7 @@ private:
             for (int w = 0; w < pass.width; ++w) {
                 const Vec& sum = acc[size_t(r * pass.width + w)];
                 const int row = pass.row + r, vec = pass.vec + w;
+                if (tops_) emit_output(sum, row, vec);
                 if (sums_) {
                     Temp factor(*this, "factor");
                     const int low = group_of(vec, 0), high = group_of(vec, 1);
@@ -246,8 +258,18 @@ private:
         free(factors);
     }
 
+    // output * rescale + sum, of tops.
+    void emit_output(const Vec& sum, int row, int vec) {
+        Temp output(*this, "output");
+        broadcast(output, ptr[rescale_ + row * 4]);
+        vmulps(output, output, ptr[output_at(row, vec)]);
+        vfmadd132ps(sum, output, splat(top_unit(key_.format)));
+    }
+
     const RowKey key_;
     const TokenCodes codes_;
+    const bool tops_ = takes_tops(key_);
+    std::optional<Temp> top_;
     TokenPrefetch prefetch_;
     const ValueBytes bytes_form_;
     const bool sums_;  // integers

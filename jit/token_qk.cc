@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "jit/token_codes.h"
 #include "jit/token_keys.h"
@@ -37,6 +38,7 @@ public:
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
         keys_->set();
+        if (tops_) codes_.load_top(top_.emplace(*this, "top"));
         Label each_turn;
         L(each_turn);
         emit_turn();
@@ -65,13 +67,14 @@ private:
 
     int rows_a_pass() const {
         int rows = key_.rows;
-        while (rows * vecs_ + 2 * vecs_ + 2 > num_vecs()) rows = (rows + 1) / 2;
+        while (rows * vecs_ + besides() > num_vecs()) rows = (rows + 1) / 2;
         return rows;
     }
     // Chains of additions: few rows take two each.
     int chains(int rows) const {
-        return rows * vecs_ < 8 && 2 * rows * vecs_ + 2 * vecs_ + 2 <= num_vecs() ? 2 : 1;
+        return rows * vecs_ < 8 && 2 * rows * vecs_ + besides() <= num_vecs() ? 2 : 1;
     }
+    int besides() const { return (raises_ ? 1 : 2) * vecs_ + 2; }
 
     void emit_turn() {
         keys_->begin_turn();
@@ -105,10 +108,12 @@ private:
         for (const Vec& sum : sums)
             if (!whole) zero(sum);
         times(span() / part(), "parts left", [&] {
-            if (row == 0) keys_->begin_part();
-            for (int chunk = 0; chunk < part() / codes_.of_dword(); ++chunk)
+            const int chunks = part() / codes_.of_dword();
+            for (int chunk = 0; chunk < chunks; ++chunk) {
+                if (row == 0) keys_->ask(chunk, chunks);
                 emit_chunk(sums, rows, chunk, whole && chunk == 0);
-            add(chunk_, part() / codes_.of_dword() * codes_.chunk_bytes());
+            }
+            add(chunk_, part() / codes_.of_dword() * keys_->chunk_bytes());
             add(element_, part() * element_bytes());
         });
         emit_scaled(sums, row, rows);
@@ -116,14 +121,17 @@ private:
     }
 
     void emit_chunk(const std::vector<Vec>& sums, int rows, int chunk, bool first) {
-        const std::vector<Vec> raw = vecs("raw", vecs_), code = vecs("code", vecs_);
-        for (int v = 0; v < vecs_; ++v)
-            vmovups(raw[size_t(v)], ptr[chunk_ + chunk * codes_.chunk_bytes() + v * vec_bytes()]);
+        const std::vector<Vec> raw = vecs("raw", raises_ ? 0 : vecs_), code = vecs("code", vecs_);
+        const RegExp dwords = chunk_ + chunk * keys_->chunk_bytes();
+        for (size_t v = 0; v < raw.size(); ++v) vmovups(raw[v], ptr[dwords + int(v) * vec_bytes()]);
         const int parts = key_.words() ? codes_.pairs() : codes_.of_dword();
         for (int i = 0; i < parts; ++i) {
-            for (int v = 0; v < vecs_; ++v)
-                key_.words() ? codes_.words(code[size_t(v)], raw[size_t(v)], i)
-                             : codes_.number(code[size_t(v)], raw[size_t(v)], i);
+            for (int v = 0; v < vecs_; ++v) {
+                if (tops_ && (raises_ || (chunk > 0 && codes_.ends_byte(i))))
+                    emit_top(code[size_t(v)], dwords + v * vec_bytes(), i);
+                else
+                    emit_code(code[size_t(v)], raw[size_t(v)], i);
+            }
             const int chain = i % chains(rows);
             for (int r = 0; r < rows; ++r) {
                 Temp q(*this, "q");
@@ -135,6 +143,15 @@ private:
         }
         free(raw);
         free(code);
+    }
+
+    void emit_code(const Vec& code, const Vec& raw, int i) {
+        if (key_.words()) return codes_.words(code, raw, i);
+        tops_ ? codes_.top_number(code, *top_, raw, i) : codes_.number(code, raw, i);
+    }
+    // In a block of the cache the first dwords, with which parts begin, have nothing before them to be read.
+    void emit_top(const Vec& code, const RegExp& dwords, int i) {
+        codes_.top_number(code, *top_, codes_.ends_byte(i) ? dwords : dwords + keys_->raised(), i);
     }
 
     void emit_product(const Vec& sum, const Vec& code, const Vec& q, bool first) {
@@ -177,6 +194,8 @@ private:
     const RowKey key_;
     const TokenCodes codes_;
     const int vecs_;  // V
+    const bool tops_ = takes_tops(key_), raises_ = tops_ && turns_keys(key_);
+    std::optional<Temp> top_;
     const Gpr scores_ = gpr("scores"), count_ = gpr("count"), chunk_ = gpr("codes of the group"),
               element_ = gpr("query elements"), scales_ = gpr("scales");
     const std::unique_ptr<TokenKeys> keys_ = TokenKeys::make(*this, key_, key_.dim / part());

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kQuarter = 16;  // bytes of a row that are turned at a time: four dwords
 
-// numbers: uint32_t codes[D / N][16], float scales[groups][16]
+// numbers: uint32_t codes[D / N][16], float scales[groups][16], one vector further on
+//   of nibbles that are taken as tops, codes[D / N][2][16]: behind each dword it again, shifted left by four
 //
 // for each eight rows, for each quarter of them:                                   turn_codes
 //   v[t] = the quarters of rows t and t + 4, transposed: v[j] = dword j of all eight
@@ -31,7 +32,7 @@ public:
           rows_a_part_(kBlockTokens % parts == 0 ? kBlockTokens / parts : 0),
           rows_(e, key, key.row_bytes(), "rows"),
           prefetch_(e, key) {
-        assert(code_bytes() + key.groups() * group_bytes() <= kMostNumbers * e.vec_bytes());
+        assert(e.vec_bytes() + code_bytes() + key.groups() * group_bytes() <= kMostNumbers * e.vec_bytes());
         assert(e.lanes() == 8);
     }
 
@@ -51,15 +52,20 @@ public:
         rows_.move(kBlockTokens);
         e_.add(scales_, kBlockTokens * scales_bytes());
     }
-    void begin_part() override {
+    void ask(int step, int steps) override {
         if (rows_a_part_ == 0) return;
-        prefetch_.some(rows_a_part_, 0, 1);
-        prefetch_.move(rows_a_part_);
+        if (step % 2 == 0) prefetch_.some(rows_a_part_, step / 2, (steps + 1) / 2);
+        if (step + 1 == steps) prefetch_.move(rows_a_part_);
     }
     void end_turn() override {
         if (rows_a_part_ == 0) prefetch_.move(kBlockTokens);
     }
-    void codes(const Gpr& to) override { e_.mov(to, e_.ptr[e_.args() + offsetof(QkArgs, numbers)]); }
+    void codes(const Gpr& to) override {
+        e_.mov(to, e_.ptr[e_.args() + offsetof(QkArgs, numbers)]);
+        e_.add(to, e_.vec_bytes());
+    }
+    int chunk_bytes() const override { return raises_ ? 2 * group_bytes() : group_bytes(); }
+    int raised() const override { return group_bytes(); }
     void scales(const Gpr& to) override {
         codes(to);
         e_.add(to, code_bytes());
@@ -68,7 +74,7 @@ public:
     void load_scales(const Vec& v, const RegExp& at) override { e_.vmovups(v, e_.ptr[at]); }
 
 private:
-    int code_bytes() const { return kBlockTokens * key_.row_bytes(); }
+    int code_bytes() const { return key_.row_bytes() / 4 * chunk_bytes(); }
     int group_bytes() const { return kBlockTokens * 4; }
     int scales_bytes() const { return key_.scales_stride() * 4; }
 
@@ -94,7 +100,12 @@ private:
             }
             for (int q = 0; q < count; ++q) {
                 e_.transpose_dwords(v[size_t(q)]);
-                store(to, (step * count + q) * 4, 4, first, v[size_t(q)]);
+                const RegExp chunks = to + ((step * count + q) * 4 * chunk_bytes() + first * 4);
+                store(chunks, chunk_bytes(), 4, v[size_t(q)]);
+                if (raises_) {
+                    for (const Vec& dwords : v[size_t(q)]) e_.vpslld(dwords, dwords, 4);
+                    store(chunks + group_bytes(), chunk_bytes(), 4, v[size_t(q)]);
+                }
                 e_.free(v[size_t(q)]);
             }
         }
@@ -112,15 +123,13 @@ private:
             e_.transpose_dwords(v);
             const int count = std::min(4, key_.groups() - group);
             for (int i = 0; i < count; ++i) e_.inf_to_nan(v[size_t(i)]);
-            store(to, group, count, first, v);
+            store(to + (group * group_bytes() + first * 4), group_bytes(), count, v);
             e_.free(v);
         }
     }
 
-    // The first `count` of v, for tokens from `first` on: rows `at` and what follows of [][16].
-    void store(const Gpr& to, int at, int count, int first, const std::vector<Vec>& v) {
-        for (int i = 0; i < count; ++i)
-            e_.vmovups(e_.ptr[to + (at + i) * group_bytes() + first * 4], v[size_t(i)]);
+    void store(const RegExp& to, int stride, int count, const std::vector<Vec>& v) {
+        for (int i = 0; i < count; ++i) e_.vmovups(e_.ptr[to + i * stride], v[size_t(i)]);
     }
 
     // The next turn's rows, where they are not one piece of memory, of which the processor itself reads
@@ -132,20 +141,32 @@ private:
 
     Emitter& e_;
     const RowKey key_;
+    const bool raises_ = takes_tops(key_) && is_of_nibbles(key_.format);
     const int rows_a_part_;  // of the next block, that each part asks for; 0: a turn's beginning does
     RowList rows_;
     Prefetch prefetch_;
     const Gpr scales_ = e_.gpr("scales of rows");
 };
 
-// Query rows for which that pays (docs/performance.md): in floats those of one pass.
-bool pays(const RowKey& key) { return key.words() ? key.rows >= 2 && key.rows <= 8 : key.rows <= 5; }
+// For what that pays (docs/performance.md): in floats query rows of one pass.
+bool pays(const RowKey& key) {
+    if (key.words()) return key.format.type == QUIRE_INT4 && key.rows >= 2 && key.rows <= 8;
+    if (key.format.type == QUIRE_INT8 && (key.rows < 3 || key.one_scale() || key.format.quant_group < 16))
+        return false;
+    return key.rows <= 6;
+}
 
 }  // namespace
 
 bool turns_keys(const RowKey& key) {
-    return key.target->vector_bits == 256 && key.format.type == QUIRE_INT4 && key.query_bytes() == 0 &&
-           key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0 && pays(key);
+    return key.target->vector_bits == 256 && (key.format.type == QUIRE_INT4 || key.format.type == QUIRE_INT8) &&
+           key.query_bytes() == 0 && key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0 &&
+           pays(key);
+}
+
+bool takes_tops(const RowKey& key) {
+    return key.target->vector_bits == 256 && key.products == Products::floats &&
+           (token_block_info(key.format.type) || turns_keys(key));
 }
 
 std::unique_ptr<TokenKeys> make_turned_keys(Emitter& e, const RowKey& key, int parts) {

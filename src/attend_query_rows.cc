@@ -86,7 +86,8 @@ void prepare_row(const AttentionPlan& plan, const jit::DecodeKernels& kernels, c
         *factors =
             query_to_words(kernels.query_order, plan.key_stride, row, reinterpret_cast<int16_t*>(query));
     else
-        std::copy(row, row + plan.key_stride, reinterpret_cast<float*>(query));
+        std::transform(row, row + plan.key_stride, reinterpret_cast<float*>(query),
+                       [&](float number) { return number * kernels.query_unit; });
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ private:
                 kernels.key_scales, {address(rows.key_scales), key_scales.as<float>(), padded}, around.entry);
         poisoned_call<jit::QkArgs>(
             kernels.qk,
-            {key_.products == jit::Products::floats ? query_.data() : rounded_.query.data(),
+            {rounded_.query.data(),
              rounded_.factors.as<float>(),
              rounded_.starts.as<int32_t>(),
              address(rows.keys),

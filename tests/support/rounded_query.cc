@@ -15,6 +15,12 @@
 namespace quire::test {
 namespace {
 
+RoundedQuery to_floats(const jit::RowKey& key, int rows, const float* query, Flush flush) {
+    std::vector<float> numbers(query, query + rows * key.padded());
+    for (float& number : numbers) number *= jit::query_unit(key);
+    return {GuardedBuffer::of(numbers, flush), {}, {}};
+}
+
 // The words that stand for the query: x = word * factor, in the loader's order.
 RoundedQuery to_words(const jit::RowKey& key, int rows, const float* query, Flush flush) {
     const std::vector<int> order = jit::query_word_order(key);
@@ -191,8 +197,7 @@ RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush
         return rounded_token_query(key, rows, query, flush);
     if (takes_fours(key) && jit::FoursForm(key).has_unit()) return to_fours_of_words(key, rows, query, flush);
     if (takes_fours(key)) return to_fours(key, rows, query, flush);
-    if (key.words()) return to_words(key, rows, query, flush);
-    return {};
+    return key.words() ? to_words(key, rows, query, flush) : to_floats(key, rows, query, flush);
 }
 
 }  // namespace quire::test

@@ -1,4 +1,4 @@
-// The query of decode as integer kernels take it (jit/args.h: QkArgs), made here in another way than in src/.
+// The query of decode as kernels take it (jit/args.h: QkArgs), made here in another way than in src/.
 #pragma once
 #include <vector>
 
@@ -8,7 +8,7 @@
 namespace quire::test {
 
 struct RoundedQuery {
-    GuardedBuffer query, starts, factors;  // as QkArgs; empty for float products
+    GuardedBuffer query, starts, factors;  // as QkArgs; of float products the first alone
 };
 
 // Of `rows` rows of key.padded() floats; bytes change them to what they stand for.
