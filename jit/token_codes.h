@@ -1,12 +1,21 @@
-// Codes of blocks of tokens (src/token_blocks.h), or of their plain rows: a lane is a dword of them.
+// Codes of blocks of tokens (src/token_blocks.h), or of plain rows and ggml's blocks that are brought into
+// their order: a lane is a dword of them.
 #pragma once
 #include "jit/emitter.h"
+#include "src/blocks.h"
 #include "src/format.h"
 
 namespace quire::jit {
 
 inline int codes_of_dword(const quire_format& format) {
-    return 32 / type_bits(row_format(format).type);  // N
+    return is_of_nibbles(row_format(format)) ? 8 : 4;  // N
+}
+
+// The element of code i of a row's dword. ggml's nibbles are 16 elements, then the next 16.
+inline int element_of_code(const quire_format& format, int dword, int i) {
+    const int n = codes_of_dword(format);
+    if (!block_info(format.type) || n == 4) return dword * n + i;
+    return dword / 4 * 32 + dword % 4 * 4 + i / 2 + i % 2 * 16;
 }
 
 // What codes at the upper end of a lane are to be multiplied by.

@@ -135,7 +135,9 @@ private:
             const int chain = i % chains(rows);
             for (int r = 0; r < rows; ++r) {
                 Temp q(*this, "q");
-                broadcast(q, ptr[element_ + r * query_bytes() + (chunk * parts + i) * 4]);
+                const int element =
+                    key_.words() ? chunk * parts + i : element_of_code(key_.format, chunk, i);
+                broadcast(q, ptr[element_ + r * query_bytes() + element * 4]);
                 for (int v = 0; v < vecs_; ++v)
                     emit_product(sums[size_t((r * vecs_ + v) * chains(rows) + chain)], code[size_t(v)], q,
                                  first && i < chains(rows));
@@ -206,7 +208,8 @@ private:
 std::vector<int> token_word_order(const RowKey& key) {
     const int n = codes_of_dword(key.format);
     std::vector<int> order;
-    for (int i = 0; i < key.dim; ++i) order.push_back(i / n * n + i % n / 2 + i % 2 * (n / 2));
+    for (int i = 0; i < key.dim; ++i)
+        order.push_back(element_of_code(key.format, i / n, i % n / 2 + i % 2 * (n / 2)));
     order.resize(size_t(key.query_words()), -1);
     return order;
 }

@@ -10,13 +10,24 @@
 #include "jit/args.h"
 #include "jit/prefetch.h"
 #include "jit/row_list.h"
+#include "jit/token_codes.h"
 #include "jit/token_keys.h"
+#include "src/blocks.h"
 #include "src/token_blocks.h"
 
 namespace quire::jit {
 namespace {
 
 constexpr int kQuarter = 16;  // bytes of a row that are turned at a time: four dwords
+
+// Quarters of a row, of its codes alone.
+int quarters_of(const RowKey& key) { return key.dim / codes_of_dword(key.format) * 4 / kQuarter; }
+int quarter_at(const RowKey& key, int quarter) {
+    const BlockInfo* block = block_info(key.format.type);
+    if (!block) return quarter * kQuarter;
+    const int of_block = kBlockValues * block->code_bits / 8 / kQuarter;
+    return quarter / of_block * block->bytes + block->codes_at + quarter % of_block * kQuarter;
+}
 
 // numbers: uint32_t codes[D / N][16], float scales[groups][16], one vector further on
 //   of nibbles that are taken as tops, codes[D / N][2][16]: behind each dword it again, shifted left by four
@@ -74,18 +85,18 @@ public:
     void load_scales(const Vec& v, const RegExp& at) override { e_.vmovups(v, e_.ptr[at]); }
 
 private:
-    int code_bytes() const { return key_.row_bytes() / 4 * chunk_bytes(); }
+    int code_bytes() const { return 4 * quarters_of(key_) * chunk_bytes(); }
     int group_bytes() const { return kBlockTokens * 4; }
     int scales_bytes() const { return key_.scales_stride() * 4; }
 
     // So many are turned together, as a row's address is taken from a list for all of them.
     int quarters_a_step() const {
-        const int quarters = key_.row_bytes() / kQuarter;
+        const int quarters = quarters_of(key_);
         return quarters % 3 == 0 ? 3 : quarters % 2 == 0 ? 2 : 1;
     }
 
     void turn_codes(const Gpr& to, int first, const Gpr& row, const Gpr& fourth) {
-        const int count = quarters_a_step(), steps = key_.row_bytes() / kQuarter / count;
+        const int count = quarters_a_step(), steps = quarters_of(key_) / count;
         for (int step = 0; step < steps; ++step) {
             e_.stage("rows from " + std::to_string(first) + ", step " + std::to_string(step));
             emit_prefetches(first / 8 * steps + step, kBlockTokens / 8 * steps);
@@ -94,12 +105,14 @@ private:
             for (int t = 0; t < 4; ++t) {
                 const RegExp low = rows_.in_turn(first + t, row), high = rows_.in_turn(first + t + 4, fourth);
                 for (int q = 0; q < count; ++q) {
-                    const int at = (step * count + q) * kQuarter;
+                    const int at = quarter_at(key_, step * count + q);
                     e_.load_quarters(v[size_t(q)][size_t(t)], {low + at, high + at});
                 }
             }
             for (int q = 0; q < count; ++q) {
                 e_.transpose_dwords(v[size_t(q)]);
+                if (flips_)
+                    for (const Vec& dwords : v[size_t(q)]) e_.vpxor(dwords, dwords, e_.splat_bits(0x88888888));
                 const RegExp chunks = to + ((step * count + q) * 4 * chunk_bytes() + first * 4);
                 store(chunks, chunk_bytes(), 4, v[size_t(q)]);
                 if (raises_) {
@@ -142,27 +155,34 @@ private:
     Emitter& e_;
     const RowKey key_;
     const bool raises_ = takes_tops(key_) && is_of_nibbles(key_.format);
+    // Codes that mean themselves less eight, in place of two's complement.
+    const bool flips_ = block_info(key_.format.type) && is_of_nibbles(key_.format);
     const int rows_a_part_;  // of the next block, that each part asks for; 0: a turn's beginning does
     RowList rows_;
     Prefetch prefetch_;
     const Gpr scales_ = e_.gpr("scales of rows");
 };
 
+// Codes of 8 or 4 bits with a sign, or with 8 that means 0, and one scale for each group.
+bool can_turn(const RowKey& key) {
+    if (key.target->vector_bits != 256 || key.query_bytes() != 0) return false;
+    if (const BlockInfo* block = block_info(key.format.type))
+        return !block->has_min && !block->high_bits_at && !block->table;
+    const bool codes = key.format.type == QUIRE_INT4 || key.format.type == QUIRE_INT8;
+    return codes && key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0;
+}
+
 // For what that pays (docs/performance.md): in floats query rows of one pass.
 bool pays(const RowKey& key) {
-    if (key.words()) return key.format.type == QUIRE_INT4 && key.rows >= 2 && key.rows <= 8;
-    if (key.format.type == QUIRE_INT8 && (key.rows < 3 || key.one_scale() || key.format.quant_group < 16))
-        return false;
+    const bool nibbles = is_of_nibbles(key.format);
+    if (key.words()) return nibbles && key.rows >= 2 && key.rows <= 8;
+    if (!nibbles && (key.rows < 3 || key.one_scale() || scale_group(key.format) < 16)) return false;
     return key.rows <= 6;
 }
 
 }  // namespace
 
-bool turns_keys(const RowKey& key) {
-    return key.target->vector_bits == 256 && (key.format.type == QUIRE_INT4 || key.format.type == QUIRE_INT8) &&
-           key.query_bytes() == 0 && key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0 &&
-           pays(key);
-}
+bool turns_keys(const RowKey& key) { return can_turn(key) && pays(key); }
 
 bool takes_tops(const RowKey& key) {
     return key.target->vector_bits == 256 && key.products == Products::floats &&
