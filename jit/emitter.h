@@ -135,7 +135,8 @@ public:
     // The same of lanes() bytes: `even` gets the low ones, `odd` the others.
     void load_signed_nibbles(const Vec& even, const Vec& odd, const RegExp& at);
     // The same, times 2^28 and 2^4, which is an operation less: `upper` has the upper 28 bits of lanes set.
-    void load_nibble_tops(const Vec& even, const Vec& odd, const RegExp& at, const Vec& upper);
+    // zero: the code that means 0; it is 8 in place of two's complement.
+    void load_nibble_tops(const Vec& even, const Vec& odd, const RegExp& at, const Vec& upper, int zero);
     // Nibble i of each lane of `raw`, of two's complement, to f32 lanes.
     void load_nibble(const Vec& v, const Vec& raw, int i);
     // Low or high nibbles of lanes() bytes to int32 lanes, or to the f32 number (-127..127, integral) of

@@ -66,8 +66,10 @@ void Emitter::load_signed_nibbles(const Vec& even, const Vec& odd, const RegExp&
     for (const Vec* v : {&even, &odd}) vcvtdq2ps(*v, *v);
 }
 
-void Emitter::load_nibble_tops(const Vec& even, const Vec& odd, const RegExp& at, const Vec& upper) {
+void Emitter::load_nibble_tops(const Vec& even, const Vec& odd, const RegExp& at, const Vec& upper,
+                               int zero) {
     vpmovsxbd(odd, ptr[at]);
+    if (zero == 8) vpxor(odd, odd, splat_bits(0xffffff88));  // to two's complement
     vpslld(even, odd, 28);
     vpand(odd, odd, upper);
     for (const Vec* v : {&even, &odd}) vcvtdq2ps(*v, *v);

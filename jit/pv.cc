@@ -17,17 +17,18 @@ namespace {
 // Pairs of vectors that are whole, and of one group each.
 bool takes_pairs(const RowKey& key) {
     const int pair = 2 * key.target->lanes();
-    return key.target->vector_bits == 256 && key.format.type == QUIRE_INT4 && key.dim % pair == 0 &&
-           key.format.quant_group % pair == 0;
+    if (key.target->vector_bits != 256) return false;
+    if (key.format.type == QUIRE_Q4_0) return true;
+    return key.format.type == QUIRE_INT4 && key.dim % pair == 0 && key.format.quant_group % pair == 0;
 }
 
 // A turn: for each key: v[w] = dequantised lanes of its row                (row loader)
 //                       for r: p = probabilities[r][key]; acc[r][w] += p * v[w]
 //         where weights hold the scales: v[w] = codes, p = weights[r][key][group of w]
 //
-// Codes of four bits may come in pairs of vectors, one of the even elements of 16 and one of the odd: a load
-// and an extension for both. Their order is put right in the end, and their size: they are 2^28 and 2^4 times
-// as large where no scale makes that too much.
+// Codes of four bits may come in pairs of vectors, one of the lower nibbles of eight bytes and one of the upper
+// ones: a load and an extension for both. Their order is put right in the end, and their size: they are 2^28
+// and 2^4 times as large where no scale makes that too much.
 //
 // live: acc[R' * W] + v[W] + one that is p or the loader's; tops: + what cuts them out
 class Pv : public PvPasses {
@@ -98,8 +99,10 @@ private:
         folds_ ? loader_->load_codes(*v, vec, row) : loader_->load(*v, vec, row, scales);
     }
     void emit_pair(const Vec* v, int vec, const RegExp& row, const RegExp& scales) {
-        const RegExp at = row + vec * lanes() / 2;
-        tops_ ? load_nibble_tops(v[0], v[1], at, *upper_) : load_signed_nibbles(v[0], v[1], at);
+        const RegExp at = block_ ? row + (vec / 4 * block_->bytes + block_->codes_at + vec % 4 / 2 * 8)
+                                 : row + vec * lanes() / 2;
+        tops_ ? load_nibble_tops(v[0], v[1], at, *upper_, block_ ? 8 : 0)
+              : load_signed_nibbles(v[0], v[1], at);
         if (folds_) return;
         Temp scale(*this, "scale");
         broadcast(scale, ptr[scales + vec * lanes() / scale_group(key_.format) * 4]);
@@ -114,8 +117,11 @@ private:
         if (pairs_) emit_order(acc, pass);
         for (int r = 0; r < pass.rows; ++r)
             for (int w = 0; w < pass.width; ++w)
-                vmovups(ptr[output_at(pass.row + r, pass.vec + w)], acc[size_t(r * pass.width + w)]);
+                vmovups(ptr[output_at(pass.row + r, element_vec(pass.vec + w))],
+                        acc[size_t(r * pass.width + w)]);
     }
+    // Of pairs of ggml's blocks: vector 1 is behind 0 by 16 elements, half a block.
+    int element_vec(int vec) const { return !pairs_ || !block_ ? vec : vec / 4 * 4 + vec % 4 / 2 + vec % 2 * 2; }
 
     // output * rescale + acc, in the order of the row.
     void emit_order(const std::vector<Vec>& acc, const Pass& pass) {
@@ -124,17 +130,18 @@ private:
             for (int w = 0; w < pass.width; w += 2) {
                 if (tops_) vmulps(of_row[w], of_row[w], splat(1.f / float(1 << 28)));
                 if (tops_) vmulps(of_row[w + 1], of_row[w + 1], splat(1.f / float(1 << 4)));
-                interleave(of_row[w], of_row[w + 1]);
+                if (!block_) interleave(of_row[w], of_row[w + 1]);
             }
             Temp rescale(*this, "rescale");
             broadcast(rescale, ptr[rescale_ + (pass.row + r) * 4]);
             for (int w = 0; w < pass.width; ++w)
-                vfmadd231ps(of_row[w], rescale, ptr[output_at(pass.row + r, pass.vec + w)]);
+                vfmadd231ps(of_row[w], rescale, ptr[output_at(pass.row + r, element_vec(pass.vec + w))]);
         }
     }
 
+    const BlockInfo* const block_ = block_info(key_.format.type);
     const bool folds_ = folds_scales(key_), pairs_ = takes_pairs(key_);
-    const bool tops_ = pairs_ && key_.format.scale_type == QUIRE_F16;
+    const bool tops_ = pairs_ && (block_ || key_.format.scale_type == QUIRE_F16);
     std::optional<Temp> upper_;
     const std::unique_ptr<RowLoader> loader_;
 };
