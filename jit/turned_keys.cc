@@ -172,12 +172,11 @@ bool can_turn(const RowKey& key) {
     return codes && key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0;
 }
 
-// For what that pays (docs/performance.md): in floats query rows of one pass.
+// For what that pays (docs/performance.md).
 bool pays(const RowKey& key) {
     const bool nibbles = is_of_nibbles(key.format);
     if (key.words()) return nibbles && key.rows >= 2 && key.rows <= 8;
-    if (!nibbles && (key.rows < 3 || key.one_scale() || scale_group(key.format) < 16)) return false;
-    return key.rows <= 6;
+    return nibbles || (key.rows >= 3 && !key.one_scale() && scale_group(key.format) >= 16);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "jit/tile_bytes.h"
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
+#include "jit/token_codes.h"
 #include "jit/token_keys.h"
 #include "jit/token_qk_bytes.h"
 #include "jit/weights.h"
@@ -32,13 +33,17 @@ double cycles(const Target& target, double multiplications, double others) {
     return std::max(multiplications / 2, (multiplications + others) / pipes);
 }
 
-// Of codes of four bits that are turned, a key: five operations for eight dwords.
-double turning_cycles(const jit::RowKey& key) { return cycles(*key.target, 0, key.row_bytes() / 4 * 5 / 8.); }
+// Of codes that are turned, a key: five operations for eight dwords; where nibbles are taken as tops, two more.
+double turning_cycles(const jit::RowKey& key) {
+    const int dwords = key.dim / jit::codes_of_dword(key.format);
+    const bool raises = jit::takes_tops(key) && is_of_nibbles(key.format);
+    return cycles(*key.target, 0, dwords / 8. * (raises ? 7 : 5));
+}
 
-// The operations that jit/qk.cc and jit/pv.cc emit for one key. Codes to f32 lanes: widen, convert, two more
-// for nibbles, and scale (or the scores, in the end); then one FMA a row.
+// The operations that jit/qk.cc and jit/pv.cc emit for one key. Codes to f32 lanes: widen (or cut out),
+// convert, two more for nibbles, and scale (or the scores, in the end); then one FMA a row.
 double float_cycles_of_keys(const jit::RowKey& key) {
-    if (jit::turns_keys(key)) return key.vecs() * cycles(*key.target, key.rows, 3) + turning_cycles(key);
+    if (jit::turns_keys(key)) return key.vecs() * cycles(*key.target, key.rows, 2) + turning_cycles(key);
     const double widen = is_of_nibbles(key.format) ? 3 : 2;
     return key.vecs() * cycles(*key.target, key.rows + !key.one_scale(), widen);
 }
