@@ -26,9 +26,9 @@ bool takes_pairs(const RowKey& key) {
 //                       for r: p = probabilities[r][key]; acc[r][w] += p * v[w]
 //         where weights hold the scales: v[w] = codes, p = weights[r][key][group of w]
 //
-// Codes of four bits may come in pairs of vectors, one of the lower nibbles of eight bytes and one of the upper
-// ones: a load and an extension for both. Their order is put right in the end, and their size: they are 2^28
-// and 2^4 times as large where no scale makes that too much.
+// Codes of four bits may come in pairs of vectors, one of the lower nibbles of eight bytes and one of the
+// upper ones: a load and an extension for both. Their order is put right in the end, and their size: they are
+// 2^28 and 2^4 times as large where no scale makes that too much.
 //
 // live: acc[R' * W] + v[W] + one that is p or the loader's; tops: + what cuts them out
 class Pv : public PvPasses {
@@ -121,7 +121,9 @@ private:
                         acc[size_t(r * pass.width + w)]);
     }
     // Of pairs of ggml's blocks: vector 1 is behind 0 by 16 elements, half a block.
-    int element_vec(int vec) const { return !pairs_ || !block_ ? vec : vec / 4 * 4 + vec % 4 / 2 + vec % 2 * 2; }
+    int element_vec(int vec) const {
+        return !pairs_ || !block_ ? vec : vec / 4 * 4 + vec % 4 / 2 + vec % 2 * 2;
+    }
 
     // output * rescale + acc, in the order of the row.
     void emit_order(const std::vector<Vec>& acc, const Pass& pass) {

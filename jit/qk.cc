@@ -93,9 +93,7 @@ std::vector<int> query_word_order(const RowKey& key) {
     return tokens ? token_word_order(key) : word_order(key.format, key.dim, key.target->lanes());
 }
 
-float query_unit(const RowKey& key) {
-    return takes_tops(key) ? top_unit(key.format) : 1.f;
-}
+float query_unit(const RowKey& key) { return takes_tops(key) ? top_unit(key.format) : 1.f; }
 
 Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) {
     if (takes_fours(key)) return generate_qk_fours(key, code);

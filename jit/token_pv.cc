@@ -165,9 +165,8 @@ private:
     void emit_code(const Vec& code, const Vec& raw, int vec, int place) {
         if (key_.words()) return codes_.words(code, raw, place);
         if (!tops_) return codes_.number(code, raw, place);
-        vec > 0 && codes_.ends_byte(place)
-            ? codes_.top_number(code, *top_, block_ + vec * lanes() * 4, place)
-            : codes_.top_number(code, *top_, raw, place);
+        vec > 0 && codes_.ends_byte(place) ? codes_.top_number(code, *top_, block_ + vec * lanes() * 4, place)
+                                           : codes_.top_number(code, *top_, raw, place);
     }
 
     // Whether vector `vec` + w has the groups of the one before.

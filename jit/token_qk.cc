@@ -135,8 +135,7 @@ private:
             const int chain = i % chains(rows);
             for (int r = 0; r < rows; ++r) {
                 Temp q(*this, "q");
-                const int element =
-                    key_.words() ? chunk * parts + i : element_of_code(key_.format, chunk, i);
+                const int element = key_.words() ? chunk * parts + i : element_of_code(key_.format, chunk, i);
                 broadcast(q, ptr[element_ + r * query_bytes() + element * 4]);
                 for (int v = 0; v < vecs_; ++v)
                     emit_product(sums[size_t((r * vecs_ + v) * chains(rows) + chain)], code[size_t(v)], q,

@@ -112,7 +112,8 @@ private:
             for (int q = 0; q < count; ++q) {
                 e_.transpose_dwords(v[size_t(q)]);
                 if (flips_)
-                    for (const Vec& dwords : v[size_t(q)]) e_.vpxor(dwords, dwords, e_.splat_bits(0x88888888));
+                    for (const Vec& dwords : v[size_t(q)])
+                        e_.vpxor(dwords, dwords, e_.splat_bits(0x88888888));
                 const RegExp chunks = to + ((step * count + q) * 4 * chunk_bytes() + first * 4);
                 store(chunks, chunk_bytes(), 4, v[size_t(q)]);
                 if (raises_) {

@@ -33,7 +33,8 @@ double cycles(const Target& target, double multiplications, double others) {
     return std::max(multiplications / 2, (multiplications + others) / pipes);
 }
 
-// Of codes that are turned, a key: five operations for eight dwords; where nibbles are taken as tops, two more.
+// Of codes that are turned, a key: five operations for eight dwords; where nibbles are taken as tops, two
+// more.
 double turning_cycles(const jit::RowKey& key) {
     const int dwords = key.dim / jit::codes_of_dword(key.format);
     const bool raises = jit::takes_tops(key) && is_of_nibbles(key.format);

@@ -191,18 +191,17 @@ private:
         if (kernels.key_scales)
             poisoned_call<jit::ScalesArgs>(
                 kernels.key_scales, {address(rows.key_scales), key_scales.as<float>(), padded}, around.entry);
-        poisoned_call<jit::QkArgs>(
-            kernels.qk,
-            {rounded_.query.data(),
-             rounded_.factors.as<float>(),
-             rounded_.starts.as<int32_t>(),
-             address(rows.keys),
-             key_scales.as<float>(),
-             scores.as<float>(),
-             padded,
-             {address(next), address(next)},
-             numbers.as<float>()},
-            around.entry);
+        poisoned_call<jit::QkArgs>(kernels.qk,
+                                   {rounded_.query.data(),
+                                    rounded_.factors.as<float>(),
+                                    rounded_.starts.as<int32_t>(),
+                                    address(rows.keys),
+                                    key_scales.as<float>(),
+                                    scores.as<float>(),
+                                    padded,
+                                    {address(next), address(next)},
+                                    numbers.as<float>()},
+                                   around.entry);
         poisoned_call<jit::SoftmaxArgs>(
             kernels_.softmax,
             {scores.as<float>(), bias.as<float>(), bounds_array.as<jit::RowBounds>(), max.as<float>(),
