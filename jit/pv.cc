@@ -8,6 +8,7 @@
 #include "jit/pv_passes.h"
 #include "jit/pv_shifts.h"
 #include "jit/row_loader.h"
+#include "jit/token_codes.h"
 #include "jit/weights.h"
 #include "jit/word_loader.h"
 
@@ -143,7 +144,7 @@ private:
 
     const BlockInfo* const block_ = block_info(key_.format.type);
     const bool folds_ = folds_scales(key_), pairs_ = takes_pairs(key_);
-    const bool tops_ = pairs_ && (block_ || key_.format.scale_type == QUIRE_F16);
+    const bool tops_ = pairs_ && allows_tops(key_.format);
     std::optional<Temp> upper_;
     const std::unique_ptr<RowLoader> loader_;
 };

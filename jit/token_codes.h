@@ -23,6 +23,12 @@ inline float top_unit(const quire_format& format) {
     return 1.f / float(1u << (32 - 32 / codes_of_dword(format)));
 }
 
+// Whether tops may be multiplied by these scales: of float32 some are so large that what tops are beside
+// codes makes sums infinite, or a query too small to be a number.
+inline bool allows_tops(const quire_format& format) {
+    return !is_quantised(format) || format.scale_type == QUIRE_F16;
+}
+
 class TokenCodes {
 public:
     TokenCodes(Emitter& e, const quire_format& format) : e_(e), bits_(32 / codes_of_dword(format)) {}

@@ -177,7 +177,8 @@ bool can_turn(const RowKey& key) {
 bool pays(const RowKey& key) {
     const bool nibbles = is_of_nibbles(key.format);
     if (key.words()) return nibbles && key.rows >= 2 && key.rows <= 8;
-    return nibbles || (key.rows >= 3 && !key.one_scale() && scale_group(key.format) >= 16);
+    return nibbles || (allows_tops(key.format) && key.rows >= 3 && !key.one_scale() &&
+                       scale_group(key.format) >= 16);
 }
 
 }  // namespace
@@ -185,7 +186,7 @@ bool pays(const RowKey& key) {
 bool turns_keys(const RowKey& key) { return can_turn(key) && pays(key); }
 
 bool takes_tops(const RowKey& key) {
-    return key.target->vector_bits == 256 && key.products == Products::floats &&
+    return key.target->vector_bits == 256 && key.products == Products::floats && allows_tops(key.format) &&
            (token_block_info(key.format.type) || turns_keys(key));
 }
 

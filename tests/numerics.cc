@@ -224,6 +224,28 @@ TEST(Numerics, QuickLargeValues) {
             }
 }
 
+// Scales of the cache near the ends of float32: of keys 1e30 for a query factor as small, of values 1e36.
+TEST(Numerics, QuickLargeScales) {
+    for (const quire_type type : {QUIRE_INT8, QUIRE_INT4})
+        for (const std::vector<Lengths>& sequences : kShapes) {
+            Case c = plain_case(sequences);
+            c.D = c.Dv = 64;
+            c.H = 4;
+            c.Hk = 1;
+            c.key_format = c.value_format = quantised(type, 32, QUIRE_F32);
+            c.scale = 1e-31f;
+            Tensors tensors(c);
+            Random random(73);
+            for (int64_t t = 0; t < c.all_keys(); ++t)
+                for (CacheSide* side : {&tensors.key, &tensors.value}) {
+                    std::vector<float> row(64);
+                    for (float& x : row) x = random.normal() * (side == &tensors.key ? 1e30f : 1e36f);
+                    side->store(tensors.slot(0, t), 0, row);
+                }
+            check(tensors, targets());
+        }
+}
+
 // Equal scores, one key, values that cancel.
 TEST(Numerics, QuickExactResults) {
     for (const Target* target : targets())
