@@ -46,9 +46,10 @@ private:
         return rows;
     }
     int widest(int rows) const override {
-        return std::min(kMostWidth, (num_vecs() - 1) / (rows + 1)) / step() * step();
+        return std::min(most_width(), (num_vecs() - 1) / (rows + 1)) / step() * step();
     }
-    int step() const override { return pairs_ ? 2 : 1; }
+    // A pass within a group loads one weight a row and key.
+    int step() const override { return pairs_ || (folds_ && lanes() == 8) ? 2 : 1; }
     int key_bytes() const { return 4 * (folds_ ? key_.scales_stride() : 1); }
     int turn_bytes() const override { return kUnroll * key_bytes(); }
 
@@ -170,7 +171,7 @@ private:
         return rows;
     }
     int widest(int rows) const override {
-        const int most = std::min(kMostWidth, (num_vecs() - 2) / (rows + 1));
+        const int most = std::min(most_width(), (num_vecs() - 2) / (rows + 1));
         return most / step() * step();
     }
     int step() const override { return 2; }

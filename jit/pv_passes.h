@@ -35,6 +35,8 @@ protected:
     virtual bool keeps_values() const { return rows_a_pass() < key_.rows; }
     virtual int widest(int rows) const = 0;  // W
     virtual int step() const { return 1; }   // of W
+    // More of one or two query rows took longer on AVX2 (docs/performance.md, "Narrow passes").
+    int most_width() const { return lanes() > 8 ? kMostWidth : 4; }
     virtual int sums() const { return 1; }   // registers of acc for each row and vector
     virtual int turn_bytes() const = 0;      // of the weights
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
