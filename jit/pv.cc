@@ -48,8 +48,7 @@ private:
     int widest(int rows) const override {
         return std::min(most_width(), (num_vecs() - 1) / (rows + 1)) / step() * step();
     }
-    // A pass within a group loads one weight a row and key.
-    int step() const override { return pairs_ || (folds_ && lanes() == 8) ? 2 : 1; }
+    int step() const override { return pairs_ ? 2 : 1; }
     int key_bytes() const { return 4 * (folds_ ? key_.scales_stride() : 1); }
     int turn_bytes() const override { return kUnroll * key_bytes(); }
 
