@@ -37,8 +37,8 @@ protected:
     virtual int step() const { return 1; }   // of W
     // More of one or two query rows took longer on AVX2 (docs/performance.md, "Narrow passes").
     int most_width() const { return lanes() > 8 ? kMostWidth : 4; }
-    virtual int sums() const { return 1; }   // registers of acc for each row and vector
-    virtual int turn_bytes() const = 0;      // of the weights
+    virtual int sums() const { return 1; }  // registers of acc for each row and vector
+    virtual int turn_bytes() const = 0;     // of the weights
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_turn(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;

@@ -24,6 +24,8 @@ namespace {
 //
 // Words: a dot product is of two tokens. |weight| < 2^15, |code| < 2^7, kBlock tokens: below 2^29.
 //
+// Tops: as QK's, and output * rescale + acc * top_unit() in the end.
+//
 // live: acc[R * W] + raw[W] + codes[W] + weight, or scale + the products' + the codes'; bytes: codes[2 * W] +
 // two of weights, and where they serve several vectors two of products
 class TokenPv : public Emitter {

@@ -17,8 +17,9 @@ namespace {
 //   for each pass over R' of the query rows:                                         emit_pass
 //     scores[r][16] = 0
 //     for each group g, for each span of it: sum[r] = 0                              emit_group, emit_span
-//       for each part of the span: prefetch a share of the next block
-//         for each dword of N elements, for r: sum[r] += query[r] * its codes        emit_chunk
+//       for each part of the span, for each dword of N elements:
+//         prefetch a share of the next block
+//         for r: sum[r] += query[r] * the dword's codes                              emit_chunk
 //       scores[r] += sum[r] * scales[g][16]                                          emit_scaled
 //     words: scores[r] *= factors[r]
 //
@@ -29,7 +30,11 @@ namespace {
 // Words: pairs of elements are one dot product, in int32; |query| < 2^15, |code| < 2^7, so that sums of 256
 // elements are below 2^30.
 //
-// live: sum[R' * V * C] + raw[V] + codes[V] + q + the products'
+// Tops: codes as they are at the upper end of a dword, where that is one operation: of four bytes up to the
+// code's own, in memory. The query is as much smaller (query_unit).
+//
+// live: sum[R' * V * C] + raw[V] + codes[V] + q + the products'; tops: for the products' what cuts them out,
+// of turned keys no raw
 class TokenQk : public Emitter {
 public:
     explicit TokenQk(const RowKey& key)

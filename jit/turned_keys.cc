@@ -1,6 +1,6 @@
-// Rows of the cache in the order of a block of tokens, for QK with tokens in the lanes. On AVX2 that takes
-// some five operations for eight dwords of codes; it saves sums across lanes, a scale for every vector, and
-// half of the query's loads.
+// Rows of the cache, or of ggml's blocks, in the order of a block of tokens, for QK with tokens in the lanes.
+// On AVX2 that takes some five operations for eight dwords of codes; it saves sums across lanes, a scale for
+// every vector, and half of the query's loads.
 #include <algorithm>
 #include <cassert>
 #include <cstddef>
@@ -173,12 +173,11 @@ bool can_turn(const RowKey& key) {
     return codes && key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0;
 }
 
-// For what that pays (docs/performance.md).
+// For what that pays (docs/performance.md, "Turned keys").
 bool pays(const RowKey& key) {
-    const bool nibbles = is_of_nibbles(key.format);
-    if (key.words()) return nibbles && key.rows >= 2 && key.rows <= 8;
-    return nibbles || (allows_tops(key.format) && key.rows >= 3 && !key.one_scale() &&
-                       scale_group(key.format) >= 16);
+    if (is_of_nibbles(key.format)) return !key.words() || (key.rows >= 2 && key.rows <= 8);
+    return !key.words() && allows_tops(key.format) && key.rows >= 3 && key.dim <= 128 && !key.one_scale() &&
+           scale_group(key.format) >= 16;
 }
 
 }  // namespace
