@@ -149,9 +149,15 @@ public:
     void load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at);
     // The same of nibbles (+ 8): those of lanes() bytes, `even` the low ones.
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
-    // The same of two's complement, on targets with 256 bits: of eight bytes of each row, from byte `at` on,
-    // a multiple of eight. 16 bytes of its `row_bytes` are read, which begin with these or end so.
-    void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, int at, int row_bytes);
+    // The same as signed bytes, on targets with 256 bits: of eight bytes of each row, from `at` on. 16 are
+    // read, which begin with these, or end so. zero: the code that means 0; it is 8 in place of two's
+    // complement.
+    struct NibbleBytes {
+        int at;
+        bool upper;
+        int zero;
+    };
+    void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, const NibbleBytes& bytes);
     // Nibbles of two's complement of a whole vector, low ones and high ones, as signed bytes, on targets with
     // 256 bits.
     void load_nibble_bytes(const Vec& low, const Vec& high, const RegExp& at);
@@ -302,7 +308,7 @@ private:
     void round_bits_to_bf16(const Vec& v);
     void gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, int each);
     void gather_all_halves(const Vec& v, const std::vector<RegExp>& at, int each);
-    void split_nibbles(const Vec& low, const Vec& high);
+    void split_nibbles(const Vec& low, const Vec& high, int zero);
     Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values
     Vec of_kind(int index) const;
 

@@ -51,22 +51,21 @@ void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt&
     vpandd(all, all, splat_bits(0x0f0f0f0f));
 }
 
-void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, int at,
-                                   int row_bytes) {
-    const bool upper = at % 16 != 0 || at + 16 > row_bytes;
-    const int first = upper ? at - 8 : at;
+void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at,
+                                   const NibbleBytes& bytes) {
+    const int first = bytes.upper ? bytes.at - 8 : bytes.at;
     Temp high(*this, "upper bytes");
     const Vec& all = even;
     for (const Vec* v : {&even, &odd}) {
         const int row = v == &even ? 0 : 2;
         vmovdqu(x(*v), ptr[row_at(row) + first]);
         const Address next = ptr[row_at(row + 1) + first];
-        upper ? vpunpckhbw(x(*v), x(*v), next) : vpunpcklbw(x(*v), x(*v), next);
+        bytes.upper ? vpunpckhbw(x(*v), x(*v), next) : vpunpcklbw(x(*v), x(*v), next);
     }
     vpunpckhwd(x(high), x(even), x(odd));
     vpunpcklwd(x(all), x(even), x(odd));
     vinserti128(y(all), y(all), x(high), 1);
-    split_nibbles(even, odd);
+    split_nibbles(even, odd, bytes.zero);
 }
 
 }  // namespace quire::jit

@@ -1,4 +1,6 @@
 // The emitter's loads of codes of four bits.
+#include <algorithm>
+
 #include "jit/emitter.h"
 #include "src/half.h"
 
@@ -132,9 +134,10 @@ void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high, const std:
 }
 
 // Those of `low`, as signed bytes.
-void Emitter::split_nibbles(const Vec& low, const Vec& high) {
+void Emitter::split_nibbles(const Vec& low, const Vec& high, int zero) {
     Temp numbers(*this, "nibble numbers");
     std::vector<uint32_t> bytes = {0x03020100, 0x07060504, 0xfbfaf9f8, 0xfffefdfc};
+    if (zero == 8) std::rotate(bytes.begin(), bytes.begin() + 2, bytes.end());
     bytes.insert(bytes.end(), bytes.begin(), bytes.end());  // of both halves
     vmovups(numbers, constant(bytes));
     vpsrlw(high, low, 4);
@@ -146,7 +149,7 @@ void Emitter::split_nibbles(const Vec& low, const Vec& high) {
 
 void Emitter::load_nibble_bytes(const Vec& low, const Vec& high, const RegExp& at) {
     vmovups(low, ptr[at]);
-    split_nibbles(low, high);
+    split_nibbles(low, high, 0);
 }
 
 }  // namespace quire::jit

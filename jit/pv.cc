@@ -100,9 +100,8 @@ private:
         folds_ ? loader_->load_codes(*v, vec, row) : loader_->load(*v, vec, row, scales);
     }
     void emit_pair(const Vec* v, int vec, const RegExp& row, const RegExp& scales) {
-        const RegExp at = block_ ? row + (vec / 4 * block_->bytes + block_->codes_at + vec % 4 / 2 * 8)
-                                 : row + vec * lanes() / 2;
-        tops_ ? load_nibble_tops(v[0], v[1], at, *upper_, block_ ? 8 : 0)
+        const RegExp at = row + bytes_of_pair(vec);
+        tops_ ? load_nibble_tops(v[0], v[1], at, *upper_, block() ? 8 : 0)
               : load_signed_nibbles(v[0], v[1], at);
         if (folds_) return;
         Temp scale(*this, "scale");
@@ -121,10 +120,7 @@ private:
                 vmovups(ptr[output_at(pass.row + r, element_vec(pass.vec + w))],
                         acc[size_t(r * pass.width + w)]);
     }
-    // Of pairs of ggml's blocks: vector 1 is behind 0 by 16 elements, half a block.
-    int element_vec(int vec) const {
-        return !pairs_ || !block_ ? vec : vec / 4 * 4 + vec % 4 / 2 + vec % 2 * 2;
-    }
+    int element_vec(int vec) const { return pairs_ ? vec_of_pair(vec) : vec; }
 
     // output * rescale + acc, in the order of the row.
     void emit_order(const std::vector<Vec>& acc, const Pass& pass) {
@@ -133,7 +129,7 @@ private:
             for (int w = 0; w < pass.width; w += 2) {
                 if (tops_) vmulps(of_row[w], of_row[w], splat(1.f / float(1 << 28)));
                 if (tops_) vmulps(of_row[w + 1], of_row[w + 1], splat(1.f / float(1 << 4)));
-                if (!block_) interleave(of_row[w], of_row[w + 1]);
+                if (!block()) interleave(of_row[w], of_row[w + 1]);
             }
             Temp rescale(*this, "rescale");
             broadcast(rescale, ptr[rescale_ + (pass.row + r) * 4]);
@@ -142,7 +138,6 @@ private:
         }
     }
 
-    const BlockInfo* const block_ = block_info(key_.format.type);
     const bool folds_ = folds_scales(key_), pairs_ = takes_pairs(key_);
     const bool tops_ = pairs_ && allows_tops(key_.format);
     std::optional<Temp> upper_;

@@ -8,7 +8,9 @@
 namespace quire::jit {
 namespace {
 
-// A turn, of eight keys: for each 16 elements: v[four][i] = codes of four keys a lane, even and odd elements
+// A turn, of eight keys: for each 16 elements: v[four][i] = codes of four keys a lane, lower and upper
+// nibbles;
+//                            of scales of either sign, of the other sign where a scale is negative
 //                        for r, i: acc[r][i] += (weights * v[0][i] + weights * v[1][i]) * the run's factor
 // then                   output[r][w] = output[r][w] * rescale[r] + acc[r][w] * factor
 //
@@ -51,11 +53,21 @@ private:
     }
 
     void emit_codes(const std::vector<Vec>& v, int vec) {
-        for (int four = 0; four < kFours; ++four)
-            load_nibbles_of_four(
-                v[size_t(four * kParts)], v[size_t(four * kParts + 1)],
-                [&](int key) { return rows_.in_turn(4 * four + key, row_); }, vec * lanes() / 2,
-                key_.row_bytes());
+        const int at = bytes_of_pair(vec);
+        const bool upper = block() ? vec % 4 != 0 : at % 16 != 0 || at + 16 > key_.row_bytes();
+        for (int four = 0; four < kFours; ++four) {
+            const Vec* const of_four = &v[size_t(four * kParts)];
+            load_nibbles_of_four(of_four[0], of_four[1],
+                                 [&](int key) { return rows_.in_turn(4 * four + key, row_); },
+                                 {at, upper, block() ? 8 : 0});
+            if (form_.signs) emit_signs(of_four, vec, four);
+        }
+    }
+    void emit_signs(const Vec* codes, int vec, int four) {
+        Temp signs(*this, "signs");
+        broadcast(signs,
+                  ptr[weights_ + form_.signs_at(set_of(vec)) + four * ValueBytes::kSet * 4 + in_set(vec)]);
+        for (int i = 0; i < kParts; ++i) vpsignb(codes[i], codes[i], signs);
     }
 
     void emit_row(const Vec* acc, const std::vector<Vec>& v, int vec, int row) {
@@ -86,11 +98,12 @@ private:
             vcvtdq2ps(sums[i], sums[i]);
             vmulps(sums[i], sums[i], factor);
         }
-        interleave(sums[0], sums[1]);
+        if (!block()) interleave(sums[0], sums[1]);
         broadcast(factor, ptr[rescale_ + row * 4]);
         for (int i = 0; i < kParts; ++i) {
-            vfmadd231ps(sums[i], factor, ptr[output_at(row, vec + i)]);
-            vmovups(ptr[output_at(row, vec + i)], sums[i]);
+            const RegExp output = output_at(row, vec_of_pair(vec + i));
+            vfmadd231ps(sums[i], factor, ptr[output]);
+            vmovups(ptr[output], sums[i]);
         }
     }
 

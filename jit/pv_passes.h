@@ -6,6 +6,7 @@
 #include "jit/args.h"
 #include "jit/emitter.h"
 #include "jit/prefetch.h"
+#include "src/blocks.h"
 
 namespace quire::jit {
 
@@ -53,6 +54,15 @@ protected:
             if (pass.row > 0) vmovups(v[w], ptr[kept(w)]);
             if (pass.row == 0 && keeps_values()) vmovups(ptr[kept(w)], v[w]);
         }
+    }
+
+    // Of pairs of vectors, lower nibbles and upper ones: in ggml's blocks these are half a block apart, else
+    // they are put in order.
+    const BlockInfo* block() const { return block_info(key_.format.type); }
+    int vec_of_pair(int vec) const { return block() ? vec / 4 * 4 + vec % 4 / 2 + vec % 2 * 2 : vec; }
+    // Where the pair's eight bytes begin in a row.
+    int bytes_of_pair(int vec) const {
+        return block() ? vec / 4 * block()->bytes + block()->codes_at + vec % 4 / 2 * 8 : vec * lanes() / 2;
     }
 
     RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }

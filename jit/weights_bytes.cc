@@ -136,7 +136,9 @@ namespace {
 
 class RowWeightsBytes : public WeightsBytesEmitter {
 public:
-    explicit RowWeightsBytes(const RowKey& key) : WeightsBytesEmitter(key) { generate(); }
+    explicit RowWeightsBytes(const RowKey& key) : WeightsBytesEmitter(key), signs_(gpr("signs")) {
+        generate();
+    }
 
 private:
     void load_probabilities(const Vec& p, const Vec& inverse, const RegExp& at) override {
@@ -165,8 +167,8 @@ private:
         for_each_turn(set, [&] {
             for (int key = 0; key < kTurn; key += 2) {
                 load_scales(scale, key, key + 1);
+                form_.signs ? vpand(scale, scale, splat_bits(0x7fffffff)) : vpor(signs, signs, scale);
                 vpmaxsd(top, top, scale);
-                vpor(signs, signs, scale);
             }
         });
         swap_lanes(scale, top, 4);
@@ -179,6 +181,7 @@ private:
         vmovups(inverse, splat(kOfScale));
         vdivps(inverse, inverse, top);
         lea(words_, ptr[scale_words()]);
+        if (form_.signs) mov(signs_, weights_);
         for_each_turn(set, [&] {
             const std::vector<Vec> of_keys = vecs("scales", 4);
             for (int key = 0; key < 4; ++key) {
@@ -192,12 +195,26 @@ private:
             join_words(others, others, last);
             vpunpckhdq(last, pairs, others);
             vpunpckldq(pairs, pairs, others);
+            if (form_.signs) take_signs(pairs, last, others, set);
             vmovups(ptr[words_], pairs);
             vmovups(ptr[words_ + vec_bytes()], last);
             add(words_, 2 * vec_bytes());
             free(of_keys);
         });
     }
+    // As weights are packed.
+    void take_signs(const Vec& first, const Vec& second, const Vec& signs, int set) {
+        Temp other(*this, "other signs");
+        vpsraw(signs, first, 15);
+        vpsraw(other, second, 15);
+        vpacksswb(signs, signs, other);
+        vpor(signs, signs, splat_bits(0x01010101));
+        vmovups(ptr[signs_ + form_.signs_at(set)], signs);
+        add(signs_, ValueBytes::kTurnBytes);
+        for (const Vec* v : {&first, &second}) vpabsw(*v, *v);
+    }
+
+    const Gpr signs_;
 };
 
 }  // namespace
@@ -207,6 +224,7 @@ bool has_value_bytes(const RowKey& values) {
     constexpr int kElements = 16, kLeast = 32;
     if (values.target->vector_bits != 256 || values.target->vnni) return false;
     if (values.format.type == QUIRE_INT4_B16) return true;
+    if (values.format.type == QUIRE_Q4_0) return true;
     return values.format.type == QUIRE_INT4 && values.dim >= kLeast && values.dim % kElements == 0 &&
            scale_group(values.format) % kElements == 0;
 }

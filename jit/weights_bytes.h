@@ -3,7 +3,8 @@
 //
 // A weight is relative to the largest probability of a run of keys and to the largest scale of its group in
 // the block; what sums of a run are multiplied by, a word, is that probability. There are none of negative
-// scales: who has any multiplies their magnitudes for themselves.
+// scales: who has any multiplies their magnitudes for themselves; but in q4_0 every other scale is negative,
+// and its codes are multiplied by the sign.
 #pragma once
 #include <vector>
 
@@ -21,22 +22,25 @@ struct ValueBytes {
     static_assert(4 * kMostCode * kMostWeight < 1 << 15);  // of a lane's word
     static_assert(int64_t(kBlock) * kMostCode * kMostWeight * kMostFactor < int64_t(1) << 31);
 
-    explicit ValueBytes(const RowKey& key) : rows(key.rows), sets(sets_of(key)) {}
+    explicit ValueBytes(const RowKey& key) : rows(key.rows), sets(sets_of(key)), signs(has_signs(key)) {}
+    static bool has_signs(const RowKey& key) { return key.format.type == QUIRE_Q4_0; }
 
     // Bytes: weights as uint8_t [rows][sets][kBlock / 8][2 fours of keys][kSet][4 keys]; behind them what
     // they are multiplied by, int16_t [rows][kBlock / 8][16], all of them alike; and room for words of
-    // probabilities, as large, and of a set's scales, [kBlock / 8][2][16]. Factors are float
-    // [rows][sets][kSet].
+    // probabilities, as large, and of a set's scales, [kBlock / 8][2][16]; and signs, 1 or -1, as weights of
+    // a row. Factors are float [rows][sets][kSet].
     static constexpr int kRowBytes = kBlock / kTurn * kTurnBytes;
     int weights_at(int row, int set) const { return (row * sets + set) * kRowBytes; }
     int runs_at(int row) const { return weights_at(rows, 0) + row * kRowBytes; }
     int probabilities_at(int row) const { return runs_at(rows + row); }
     int scales_at() const { return probabilities_at(rows); }
+    int signs_at(int set) const { return scales_at() + 2 * kRowBytes + set * kRowBytes; }
     int factor_at(int row, int set) const { return (row * sets + set) * kSet * 4; }
     // AttentionPlan::weight_stride, that has room for them, of any number of rows.
     static int weight_stride(const RowKey& key) { return 4 * sets_of(key) + 6; }
 
     const int rows, sets;
+    const bool signs;
 
 private:
     static int sets_of(const RowKey& key) { return (key.groups() + kSet - 1) / kSet; }

@@ -185,11 +185,12 @@ double number_cycles_of_value_fours(const jit::RowKey& key) {
 
 // A vector of eight keys: half of ten operations that bring the codes of four side by side, twice; for each
 // row two products of bytes and one of words, of which two are added to another. The weights of eight keys:
-// probabilities, scales and, for each set of groups, what both make.
+// probabilities, scales and, for each set of groups, what both make. Signs: a product of them for each four.
 double byte_cycles_of_values(const jit::RowKey& key) {
     const double sets = jit::ValueBytes(key).sets, rows = key.rows, vecs = key.vecs();
+    const double signs = jit::ValueBytes::has_signs(key) ? 2 * vecs + 6 * sets : 0;
     const double multiplications = vecs * rows * 3 + rows * (1 + 2 * sets) + 4 * sets;
-    const double others = vecs * (10 + rows * 2) + rows * (4 + sets) + 18 * sets;
+    const double others = vecs * (10 + rows * 2) + rows * (4 + sets) + 18 * sets + signs;
     return cycles(*key.target, multiplications, others) / jit::ValueBytes::kRun;
 }
 

@@ -96,6 +96,8 @@ void KernelRows::add_to_block(Side side, Flush flush, Random* random, std::vecto
 }
 
 float KernelRows::scale(int row, int group) const {
+    if (const BlockInfo* block = block_info(key_.format.type))
+        return load_number(QUIRE_F16, rows_[size_t(row)].as<const char>() + group * block->bytes, 0);
     if (step_ == 1) return load_number(key_.format.scale_type, scales_[size_t(row)].data(), group);
     const char* const block = rows_[size_t(row / step_)].as<const char>();
     return load_number(QUIRE_F16, block + token_block_info(key_.format.type)->code_bytes(key_.dim),

@@ -16,8 +16,12 @@ void WeightedRow::add(int first, const std::vector<double>& weights) {
     }
     const double largest = *std::max_element(weights.begin(), weights.end());
     if (largest == 0) return;
+    // Of either sign for themselves, or both together, by their magnitudes.
     for (int group = 0; group < key_.groups(); ++group)
-        for (const int sign : {1, -1}) add_bytes(first, weights, largest, group, sign);
+        if (jit::ValueBytes::has_signs(key_))
+            add_bytes(first, weights, largest, group, 0);
+        else
+            for (const int sign : {1, -1}) add_bytes(first, weights, largest, group, sign);
 }
 
 void WeightedRow::add_bytes(int first, const std::vector<double>& weights, double largest, int group,
@@ -25,7 +29,10 @@ void WeightedRow::add_bytes(int first, const std::vector<double>& weights, doubl
     constexpr int kRun = jit::ValueBytes::kRun;
     constexpr double kOfProbability = 4096, kOfScale = 2040;  // 255 * 2^15 together
     const int size = scale_group(key_.format), count = int(weights.size());
-    const auto scale = [&](int i) { return std::max(0., sign * double(rows_.scale(first + i, group))); };
+    const auto scale = [&](int i) {
+        const double s = double(rows_.scale(first + i, group));
+        return sign == 0 ? std::abs(s) : std::max(0., sign * s);
+    };
     double top = 0;
     for (int i = 0; i < count; ++i) top = std::max(top, scale(i));
     if (top == 0) return;
