@@ -35,7 +35,6 @@ public:
 
     int of_dword() const { return 32 / bits_; }           // N
     int pairs() const { return of_dword() / 2; }          // vectors of words
-    int chunk_bytes() const { return kBlockTokens * 4; }  // of N elements of the keys
 
     // Keeps what number() needs in registers, where more than `spare` are free.
     void hold(int spare) const {

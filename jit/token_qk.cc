@@ -79,7 +79,7 @@ private:
     int chains(int rows) const {
         return rows * vecs_ < 8 && 2 * rows * vecs_ + besides() <= num_vecs() ? 2 : 1;
     }
-    int besides() const { return (raises_ ? 1 : 2) * vecs_ + 2; }
+    int besides() const { return (in_memory_ ? 1 : 2) * vecs_ + 2; }
 
     void emit_turn() {
         keys_->begin_turn();
@@ -126,13 +126,13 @@ private:
     }
 
     void emit_chunk(const std::vector<Vec>& sums, int rows, int chunk, bool first) {
-        const std::vector<Vec> raw = vecs("raw", raises_ ? 0 : vecs_), code = vecs("code", vecs_);
+        const std::vector<Vec> raw = vecs("raw", in_memory_ ? 0 : vecs_), code = vecs("code", vecs_);
         const RegExp dwords = chunk_ + chunk * keys_->chunk_bytes();
         for (size_t v = 0; v < raw.size(); ++v) vmovups(raw[v], ptr[dwords + int(v) * vec_bytes()]);
         const int parts = key_.words() ? codes_.pairs() : codes_.of_dword();
         for (int i = 0; i < parts; ++i) {
             for (int v = 0; v < vecs_; ++v) {
-                if (tops_ && (raises_ || (chunk > 0 && codes_.ends_byte(i))))
+                if (tops_ && (in_memory_ || (chunk > 0 && codes_.ends_byte(i))))
                     emit_top(code[size_t(v)], dwords + v * vec_bytes(), i);
                 else
                     emit_code(code[size_t(v)], raw[size_t(v)], i);
@@ -200,7 +200,7 @@ private:
     const RowKey key_;
     const TokenCodes codes_;
     const int vecs_;  // V
-    const bool tops_ = takes_tops(key_), raises_ = tops_ && turns_keys(key_);
+    const bool tops_ = takes_tops(key_), in_memory_ = tops_ && turns_keys(key_);  // all of them
     std::optional<Temp> top_;
     const Gpr scores_ = gpr("scores"), count_ = gpr("count"), chunk_ = gpr("codes of the group"),
               element_ = gpr("query elements"), scales_ = gpr("scales");
