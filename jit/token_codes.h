@@ -33,8 +33,8 @@ class TokenCodes {
 public:
     TokenCodes(Emitter& e, const quire_format& format) : e_(e), bits_(32 / codes_of_dword(format)) {}
 
-    int of_dword() const { return 32 / bits_; }           // N
-    int pairs() const { return of_dword() / 2; }          // vectors of words
+    int of_dword() const { return 32 / bits_; }   // N
+    int pairs() const { return of_dword() / 2; }  // vectors of words
 
     // Keeps what number() needs in registers, where more than `spare` are free.
     void hold(int spare) const {

@@ -199,7 +199,7 @@ private:
 
     const RowKey key_;
     const TokenCodes codes_;
-    const int vecs_;  // V
+    const int vecs_;                                                              // V
     const bool tops_ = takes_tops(key_), in_memory_ = tops_ && turns_keys(key_);  // all of them
     std::optional<Temp> top_;
     const Gpr scores_ = gpr("scores"), count_ = gpr("count"), chunk_ = gpr("codes of the group"),
