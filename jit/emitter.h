@@ -156,6 +156,10 @@ public:
         int at;
         bool upper;
         int zero;
+        // Of a plain row, `at` a multiple of eight.
+        static NibbleBytes of_row(int at, int row_bytes) {
+            return {at, at % 16 != 0 || at + 16 > row_bytes, 0};
+        }
     };
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, const NibbleBytes& bytes);
     // Nibbles of two's complement of a whole vector, low ones and high ones, as signed bytes, on targets with

@@ -163,8 +163,7 @@ private:
             mov(row_, ptr[rows_ + 8 * kOrder[key]]);
             return row_;
         };
-        const int at = element / 2;
-        load_nibbles_of_four(even, odd, row_at, {at, at % 16 != 0 || at + 16 > key_.row_bytes(), 0});
+        load_nibbles_of_four(even, odd, row_at, NibbleBytes::of_row(element / 2, key_.row_bytes()));
         if (signs) emit_signs(even, odd, element / scale_group(key_.format));
         interleave(even, odd);
         const RegExp to = tile_ + element / kFourPanel * kFourPanelStride * 4;

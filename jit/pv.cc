@@ -101,7 +101,7 @@ private:
     }
     void emit_pair(const Vec* v, int vec, const RegExp& row, const RegExp& scales) {
         const RegExp at = row + bytes_of_pair(vec);
-        tops_ ? load_nibble_tops(v[0], v[1], at, *upper_, block() ? 8 : 0)
+        tops_ ? load_nibble_tops(v[0], v[1], at, *upper_, block() ? block()->zero : 0)
               : load_signed_nibbles(v[0], v[1], at);
         if (folds_) return;
         Temp scale(*this, "scale");

@@ -9,8 +9,8 @@ namespace quire::jit {
 namespace {
 
 // A turn, of eight keys: for each 16 elements: v[four][i] = codes of four keys a lane, lower and upper
-// nibbles;
-//                            of scales of either sign, of the other sign where a scale is negative
+// nibbles,
+//                            where scales have signs times those
 //                        for r, i: acc[r][i] += (weights * v[0][i] + weights * v[1][i]) * the run's factor
 // then                   output[r][w] = output[r][w] * rescale[r] + acc[r][w] * factor
 //
@@ -54,12 +54,12 @@ private:
 
     void emit_codes(const std::vector<Vec>& v, int vec) {
         const int at = bytes_of_pair(vec);
-        const bool upper = block() ? vec % 4 != 0 : at % 16 != 0 || at + 16 > key_.row_bytes();
+        const NibbleBytes bytes = block() ? NibbleBytes{at, vec % 4 != 0, block()->zero}
+                                          : NibbleBytes::of_row(at, key_.row_bytes());
         for (int four = 0; four < kFours; ++four) {
             const Vec* const of_four = &v[size_t(four * kParts)];
-            load_nibbles_of_four(of_four[0], of_four[1],
-                                 [&](int key) { return rows_.in_turn(4 * four + key, row_); },
-                                 {at, upper, block() ? 8 : 0});
+            load_nibbles_of_four(
+                of_four[0], of_four[1], [&](int key) { return rows_.in_turn(4 * four + key, row_); }, bytes);
             if (form_.signs) emit_signs(of_four, vec, four);
         }
     }

@@ -132,6 +132,7 @@ private:
         const int parts = key_.words() ? codes_.pairs() : codes_.of_dword();
         for (int i = 0; i < parts; ++i) {
             for (int v = 0; v < vecs_; ++v) {
+                // Parts begin with the first dwords of a block of the cache: nothing to read before those.
                 if (tops_ && (in_memory_ || (chunk > 0 && codes_.ends_byte(i))))
                     emit_top(code[size_t(v)], dwords + v * vec_bytes(), i);
                 else
@@ -155,7 +156,6 @@ private:
         if (key_.words()) return codes_.words(code, raw, i);
         tops_ ? codes_.top_number(code, *top_, raw, i) : codes_.number(code, raw, i);
     }
-    // In a block of the cache the first dwords, with which parts begin, have nothing before them to be read.
     void emit_top(const Vec& code, const RegExp& dwords, int i) {
         codes_.top_number(code, *top_, codes_.ends_byte(i) ? dwords : dwords + keys_->raised(), i);
     }

@@ -12,6 +12,7 @@
 #include "jit/row_list.h"
 #include "jit/token_codes.h"
 #include "jit/token_keys.h"
+#include "jit/word_loader.h"
 #include "src/blocks.h"
 #include "src/token_blocks.h"
 
@@ -157,7 +158,7 @@ private:
     const RowKey key_;
     const bool raises_ = takes_tops(key_) && is_of_nibbles(key_.format);
     // Codes that mean themselves less eight, in place of two's complement.
-    const bool flips_ = block_info(key_.format.type) && is_of_nibbles(key_.format);
+    const bool flips_ = block_info(key_.format.type) && block_info(key_.format.type)->zero == 8;
     const int rows_a_part_;  // of the next block, that each part asks for; 0: a turn's beginning does
     RowList rows_;
     Prefetch prefetch_;
@@ -167,8 +168,7 @@ private:
 // Codes of 8 or 4 bits with a sign, or with 8 that means 0, and one scale for each group.
 bool can_turn(const RowKey& key) {
     if (key.target->vector_bits != 256 || key.query_bytes() != 0) return false;
-    if (const BlockInfo* block = block_info(key.format.type))
-        return !block->has_min && !block->high_bits_at && !block->table;
+    if (block_info(key.format.type)) return has_words(key.format);
     const bool codes = key.format.type == QUIRE_INT4 || key.format.type == QUIRE_INT8;
     return codes && key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0;
 }
