@@ -5,6 +5,7 @@
 
 #include "bench/call.h"
 #include "bench/goals.h"
+#include "bench/model.h"
 
 namespace bench {
 namespace {
@@ -105,6 +106,19 @@ Judgement judge(const GoalRow& row, const Result* result) {
     if (result->precision != row.workload.precision && !row.workload.is_append)
         j.verdict = "runs as " + precision_name(result->precision);
     return j;
+}
+
+std::string allowed(const GoalRow& row, const Result& result) {
+    std::vector<Result> all = results_beside(row, result);
+    all.push_back(result);
+    for (Result& each : all) {
+        const std::unique_ptr<Result> model = modelled(each);
+        if (!model) return "-";
+        each = *model;
+    }
+    const Result own = all.back();
+    all.pop_back();
+    return text_of(row.goal->ratio->unit, row.goal->ratio->of(own, all));
 }
 
 }  // namespace bench

@@ -41,5 +41,7 @@ struct Judgement {
 };
 // result NULL: it was not run.
 Judgement judge(const GoalRow& row, const Result* result);
+// What its ratio would be as its model says ("74 %"); "-" where there is no model.
+std::string allowed(const GoalRow& row, const Result& result);
 
 }  // namespace bench

@@ -77,13 +77,14 @@ int main(int argc, char** argv) {
     const bool to_stdout = options.json == "-" || options.csv == "-";
     bench::Table table(to_stdout ? stderr : stdout, options.workloads.size(), width_of(options),
                        options.model);
+    const bool with_model = options.model;
     for (const bench::Workload& workload : options.workloads) {
         const std::string name = workload.name();
         const std::vector<bench::Workload> beside = bench::beside_of(options.goals, workload);
         benchmark::RegisterBenchmark(name.c_str(),
-                                     [workload, beside, name, &table](benchmark::State& state) {
+                                     [workload, beside, name, with_model, &table](benchmark::State& state) {
                                          table.begin(name);
-                                         bench::measure(state, workload, beside);
+                                         bench::measure(state, workload, beside, with_model);
                                      })
             ->Unit(benchmark::kMillisecond)
             ->UseRealTime();
@@ -97,7 +98,10 @@ int main(int argc, char** argv) {
     else
         benchmark::RunSpecifiedBenchmarks(&table);
     print_limits("over the whole run", threads);
-    if (!has_format) table.print_goals(options.goals);
+    if (!has_format) {
+        if (!options.is_goals) table.print_models();
+        table.print_goals(options.goals);
+    }
     bool good = options.json.empty() ||
                 written(bench::write_json(options.json, options.command, options.goals), options.json);
     good = (options.csv.empty() || written(bench::write_csv(options.csv), options.csv)) && good;

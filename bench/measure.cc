@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "bench/call.h"
+#include "bench/model.h"
 #include "bench/report.h"
 
 namespace bench {
@@ -111,9 +112,12 @@ private:
 
 }  // namespace
 
-void measure(benchmark::State& state, const Workload& workload, const std::vector<Workload>& beside) {
+void measure(benchmark::State& state, const Workload& workload, const std::vector<Workload>& beside,
+             bool with_model) {
     std::vector<Workload> all = beside;
     all.push_back(workload);
+    if (with_model)
+        for (const Workload& each : all) model_of(each);
     keep_caches_of(all);
     Contestant measured(workload);
     std::vector<std::unique_ptr<Contestant>> others;
@@ -133,6 +137,10 @@ void measure(benchmark::State& state, const Workload& workload, const std::vecto
     }
     Result result = measured.result();
     for (const auto& other : others) result.beside.push_back(other->result());
+    if (with_model) {
+        result.model = model_of(workload);
+        for (Result& other : result.beside) other.model = model_of(other.workload);
+    }
     add_counters(state, result);
     report(result);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <benchmark/benchmark.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "bench/workload.h"
 
 namespace bench {
+
+struct Model;
 
 // Shares are of medians, so that a run that was interrupted does not count. 0: does not apply.
 struct Result {
@@ -23,6 +26,7 @@ struct Result {
     double memcpy_share;            // append: time of a memcpy of the new rows / time
     double cycles;                  // decode: of one core, a (token, kv head)
     quire_prediction predicted;     // with the limits of between the runs
+    std::shared_ptr<const Model> model;  // NULL: not asked for
     Limits limits;
     int64_t runs;
     std::vector<Result> beside;  // of workloads that took turns with this one
@@ -30,6 +34,7 @@ struct Result {
 
 // As Google Benchmark wants; the last measurement of a workload counts, because it is called several times.
 // Those of `beside` run in turns with it, and Google Benchmark sees nothing of them.
-void measure(benchmark::State& state, const Workload& workload, const std::vector<Workload>& beside);
+void measure(benchmark::State& state, const Workload& workload, const std::vector<Workload>& beside,
+             bool with_model);
 
 }  // namespace bench

@@ -10,6 +10,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "bench/generated.h"
 #include "bench/named.h"
 #include "bench/settings.h"
 
@@ -147,7 +148,7 @@ Options parse_options(int argc, char** argv) {
     app.add_flag("--list", options.list, "name the workloads, and run none");
     app.add_flag("--once", options.once,
                  "run each workload once and time nothing: for counting instructions");
-    app.add_flag("--model", options.model, "what quire_run_predict says beside each time");
+    app.add_flag("--model", options.model, "decode: what the pipes of its instructions, which are counted, and memory allow");
     app.add_option("--json", options.json, "write machine, limits and results here; -: stdout");
     app.add_option("--csv", options.csv, "write the results here; -: stdout");
     app.add_option("--sweep", sweep_texts, "NAME=VALUES, NAME a size: kv-len=1k..64k")
@@ -165,6 +166,8 @@ Options parse_options(int argc, char** argv) {
         if (extra.rfind("--benchmark_", 0) != 0) refuse(extra + ": unknown; --help lists the options");
         options.google.push_back(extra);
     }
+    if (options.model) watch_generated_code();
+    options.is_goals = !area.empty();
     for (int i = 0; i < argc; ++i) options.command += (i ? " " : "") + std::string(argv[i]);
 
     try {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "bench/model.h"
 #include "bench/report.h"
 
 namespace bench {
@@ -29,21 +30,13 @@ std::string fixed(const char* format, double value) {
     return text;
 }
 
-const char* bound_name(quire_bound bound) {
-    switch (bound) {
-        case QUIRE_BOUND_MEMORY: return "memory";
-        case QUIRE_BOUND_COMPUTE: return "compute";
-        default: return "-";
-    }
-}
-
 }  // namespace
 
 void Table::print_titles() {
     titled_ = true;
     std::fprintf(out_, "%-*s %10s %7s %7s %8s %6s %6s %6s %7s %7s", width_, "workload", "ms", "spread",
                  "GB/s", "GFLOP/s", "DRAM", "peak", "bound", "memcpy", "cycles");
-    if (with_model_) std::fprintf(out_, " %12s %8s", "predicted ms", "bound by");
+    if (with_model_) std::fprintf(out_, " %8s %8s", "allowed", "ms");
     std::fprintf(out_, "\n");
 }
 
@@ -64,9 +57,10 @@ void Table::print_row(const std::string& name, const Result& r) {
         fixed("%.4g", r.time_ms).c_str(), percent(r.spread).c_str(), fixed("%.2f", r.cache_gb_per_s).c_str(),
         fixed("%.1f", r.gflop_per_s).c_str(), percent(r.dram_share).c_str(), percent(r.peak_share).c_str(),
         percent(r.roofline_share).c_str(), percent(r.memcpy_share).c_str(), fixed("%.1f", r.cycles).c_str());
-    if (with_model_)
-        std::fprintf(out_, " %12s %8s", fixed("%.4g", r.predicted.seconds * 1e3).c_str(),
-                     bound_name(r.predicted.bound));
+    if (!with_model_) return;
+    const std::unique_ptr<Result> model = modelled(r);
+    std::fprintf(out_, " %8s %8s", model ? percent(model->roofline_share).c_str() : "-",
+                 model ? fixed("%.4g", model->time_ms).c_str() : "-");
 }
 
 void Table::ReportRuns(const std::vector<Run>& runs) {
@@ -74,6 +68,7 @@ void Table::ReportRuns(const std::vector<Run>& runs) {
     if (!titled_) print_titles();
     ++done_;
     const Result& r = *result_of(current_);
+    if (with_model_) models_.push_back(&r);
     std::string name = current_;
     if (runs.size() > 1) name += " (last of " + std::to_string(runs.size()) + ")";
     print_row(name, r);
@@ -86,24 +81,44 @@ void Table::ReportRuns(const std::vector<Run>& runs) {
     std::fflush(out_);
 }
 
+void Table::print_model(const Result& r) {
+    std::fprintf(out_, "\n%s: at least, a key and kv head\n", r.workload.name().c_str());
+    if (!r.model->why_not.empty()) {
+        std::fprintf(out_, "    no model: %s\n", r.model->why_not.c_str());
+        return;
+    }
+    for (const ModelPart& part : r.model->parts)
+        std::fprintf(out_, "    %-*s %7.1f instructions %7.1f loads %6.1f stores %7.1f cycles: %s\n", width_,
+                     part.name.c_str(), part.instructions, part.loads, part.stores, part.cycles,
+                     part.bound_by.c_str());
+    std::fprintf(out_, "    %-*s %7.1f cycles, of %.1f measured\n", width_, "together", r.model->cycles, r.cycles);
+}
+
+void Table::print_models() {
+    for (const Result* result : models_) print_model(*result);
+}
+
 void Table::print_goals(const std::vector<GoalRow>& goals) {
     if (goals.empty()) return;
     size_t words = 0;
     for (const GoalRow& row : goals) words = std::max(words, std::strlen(row.goal->words));
     const auto print = [&](const std::string& issue, const char* goal, const std::string& workload,
-                           const Judgement& j) {
-        std::fprintf(out_, "%5s %-*s %10s %8s  %-20s %-*s  %s\n", issue.c_str(), int(words), goal,
-                     j.wanted.c_str(), j.reached.c_str(), j.verdict.c_str(), width_, workload.c_str(),
-                     j.ratio);
+                           const Judgement& j, const std::string& model) {
+        std::fprintf(out_, "%5s %-*s %10s %8s", issue.c_str(), int(words), goal, j.wanted.c_str(),
+                     j.reached.c_str());
+        if (with_model_) std::fprintf(out_, " %8s", model.c_str());
+        std::fprintf(out_, "  %-20s %-*s  %s\n", j.verdict.c_str(), width_, workload.c_str(), j.ratio);
     };
     Judgement titles = {"wanted", "reached", "verdict"};
     titles.ratio = "ratio";
     std::fprintf(out_, "\n");
-    print("issue", "goal", "workload", titles);
-    for (const GoalRow& row : goals)
+    print("issue", "goal", "workload", titles, "allowed");
+    for (const GoalRow& row : goals) {
+        const Result* const result = row.why_not.empty() ? result_of(row.workload.name()) : nullptr;
         print(std::to_string(row.goal->issue), row.goal->words,
-              row.goal->settings ? row.workload.name() : "-",
-              judge(row, row.why_not.empty() ? result_of(row.workload.name()) : nullptr));
+              row.goal->settings ? row.workload.name() : "-", judge(row, result),
+              result ? allowed(row, *result) : "-");
+    }
     std::fflush(out_);
 }
 

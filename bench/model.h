@@ -1,0 +1,33 @@
+// What a decoding call would take if nothing but the pipes of its instructions bounded it, or memory alone.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/measure.h"
+
+namespace bench {
+
+// Of one key and kv head; of a kernel, or of all code that quire did not generate ("library").
+struct ModelPart {
+    std::string name;
+    double instructions, loads, stores;
+    double cycles;         // at least
+    std::string bound_by;  // "pipes 0 1"
+};
+
+struct Model {
+    std::vector<ModelPart> parts;
+    double cycles = 0;    // of all parts, one after the other
+    std::string why_not;  // there is none; empty: there is
+};
+
+// Executes the kernels on a short cache of the workload's kind, step by step, which takes seconds. Each
+// workload once: what was found is kept.
+std::shared_ptr<const Model> model_of(const Workload& workload);
+
+// What the counts allow: the result as it would be, at the longer of the model's time and of that of reading
+// the cache. NULL: no model.
+std::unique_ptr<Result> modelled(const Result& result);
+
+}  // namespace bench
