@@ -13,8 +13,8 @@ struct GeneratedKernel {
     std::map<uintptr_t, std::string> instructions;  // offset -> "vaddps ymm0, ymm1, ymm2"
 };
 
-// Makes quire write both, for contexts that are made from here on; the files go when the program ends. Where the
-// environment asks for them already it is left as it is, and so are the files.
+// Makes quire write both, for contexts that are made from here on; the files go when the program ends. Where
+// the environment asks for them already it is left as it is, and so are the files.
 void watch_generated_code();
 
 // All kernels there are now by address; without instructions where quire was built without Zydis.

@@ -21,11 +21,11 @@ struct Result {
     double time_ms, time_min_ms;  // median and least of all runs
     double spread;                // of the middle half of the runs, as a share of the median
     double cache_gb_per_s, gflop_per_s;
-    double dram_share, peak_share;  // of the precision's peak: float32 FMA, or integer dots
-    double roofline_share;          // of what quire_run_predict says could be at best
-    double memcpy_share;            // append: time of a memcpy of the new rows / time
-    double cycles;                  // decode: of one core, a (token, kv head)
-    quire_prediction predicted;     // with the limits of between the runs
+    double dram_share, peak_share;       // of the precision's peak: float32 FMA, or integer dots
+    double roofline_share;               // of what quire_run_predict says could be at best
+    double memcpy_share;                 // append: time of a memcpy of the new rows / time
+    double cycles;                       // decode: of one core, a (token, kv head)
+    quire_prediction predicted;          // with the limits of between the runs
     std::shared_ptr<const Model> model;  // NULL: not asked for
     Limits limits;
     int64_t runs;

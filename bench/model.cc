@@ -92,8 +92,8 @@ std::shared_ptr<const Model> model_of(const Workload& workload) {
 std::unique_ptr<Result> modelled(const Result& r) {
     if (!r.model || !r.model->why_not.empty()) return nullptr;
     const Workload& w = r.workload;
-    const double compute = r.model->cycles * double(w.keys_read() * w.kv_heads) /
-                           (r.limits.cycles_per_s * w.threads);
+    const double compute =
+        r.model->cycles * double(w.keys_read() * w.kv_heads) / (r.limits.cycles_per_s * w.threads);
     const double memory = w.is_cold() ? w.cache_bytes() / r.limits.read_bytes_per_s : 0;
     auto result = std::make_unique<Result>(r);
     result->time_ms = std::max(compute, memory) * 1e3;

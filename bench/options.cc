@@ -148,7 +148,8 @@ Options parse_options(int argc, char** argv) {
     app.add_flag("--list", options.list, "name the workloads, and run none");
     app.add_flag("--once", options.once,
                  "run each workload once and time nothing: for counting instructions");
-    app.add_flag("--model", options.model, "decode: what the pipes of its instructions, which are counted, and memory allow");
+    app.add_flag("--model", options.model,
+                 "decode: what the pipes of its instructions, which are counted, and memory allow");
     app.add_option("--json", options.json, "write machine, limits and results here; -: stdout");
     app.add_option("--csv", options.csv, "write the results here; -: stdout");
     app.add_option("--sweep", sweep_texts, "NAME=VALUES, NAME a size: kv-len=1k..64k")

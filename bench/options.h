@@ -12,7 +12,7 @@ struct Options {
     std::vector<GoalRow> goals;  // that are about them
     std::string json, csv;       // files; empty: none
     bool list = false, model = false, once = false;
-    bool is_goals = false;  // all goals of an area were asked for
+    bool is_goals = false;            // all goals of an area were asked for
     std::vector<std::string> google;  // --benchmark_*: Google Benchmark's own
     std::string command;
 };

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/model.h"
+
 namespace bench {
 namespace {
 
@@ -62,6 +64,7 @@ Json json_of_limits() {
 Json json_of(const Result& r) {
     const Workload& w = r.workload;
     static const char* const bounds[] = {"unknown", "memory", "compute"};
+    const std::unique_ptr<Result> model = modelled(r);
     return {{"workload", w.name()},
             {"batch", w.batch},
             {"query_len", w.query_len},
@@ -100,6 +103,7 @@ Json json_of(const Result& r) {
              number(r.limits.bf16_flops_per_s > 0 ? r.gflop_per_s * 1e9 / r.limits.bf16_flops_per_s : 0)},
             {"cycles_per_token_head", number(r.cycles)},
             {"predicted_ms", number(r.predicted.seconds * 1e3)},
+            {"model_ms", number(model ? model->time_ms : 0)},
             {"bound", bounds[r.predicted.bound]},
             {"bytes", r.predicted.bytes},
             {"flops", r.predicted.flops}};

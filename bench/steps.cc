@@ -57,7 +57,8 @@ std::map<uintptr_t, int64_t> count_steps(const std::function<void()>& call) {
     std::vector<Slot> table(kSlots, Slot{0, 0});
     slots = table.data();
     is_full = false;
-    struct sigaction count {}, before {};
+    struct sigaction count {
+    }, before{};
     count.sa_sigaction = count_one;
     count.sa_flags = SA_SIGINFO;
     if (sigaction(SIGTRAP, &count, &before) != 0) return {};

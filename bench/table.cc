@@ -17,6 +17,7 @@ constexpr size_t kLong = 10;
 
 // Before the name of a workload that is only compared with.
 constexpr char kBeside[] = "  beside ";
+constexpr char kTogether[] = "together";
 
 std::string percent(double share) {
     char text[16] = "-";
@@ -36,7 +37,7 @@ void Table::print_titles() {
     titled_ = true;
     std::fprintf(out_, "%-*s %10s %7s %7s %8s %6s %6s %6s %7s %7s", width_, "workload", "ms", "spread",
                  "GB/s", "GFLOP/s", "DRAM", "peak", "bound", "memcpy", "cycles");
-    if (with_model_) std::fprintf(out_, " %8s %8s", "allowed", "ms");
+    if (with_model_) std::fprintf(out_, " %8s %8s", "allowed", "model ms");
     std::fprintf(out_, "\n");
 }
 
@@ -87,11 +88,14 @@ void Table::print_model(const Result& r) {
         std::fprintf(out_, "    no model: %s\n", r.model->why_not.c_str());
         return;
     }
+    size_t width = std::strlen(kTogether);
+    for (const ModelPart& part : r.model->parts) width = std::max(width, part.name.size());
     for (const ModelPart& part : r.model->parts)
-        std::fprintf(out_, "    %-*s %7.1f instructions %7.1f loads %6.1f stores %7.1f cycles: %s\n", width_,
-                     part.name.c_str(), part.instructions, part.loads, part.stores, part.cycles,
+        std::fprintf(out_, "    %-*s %7.1f instructions %6.1f loads %5.1f stores %6.1f cycles: %s\n",
+                     int(width), part.name.c_str(), part.instructions, part.loads, part.stores, part.cycles,
                      part.bound_by.c_str());
-    std::fprintf(out_, "    %-*s %7.1f cycles, of %.1f measured\n", width_, "together", r.model->cycles, r.cycles);
+    std::fprintf(out_, "    %-*s %41.1f cycles, of %.1f measured\n", int(width), kTogether, r.model->cycles,
+                 r.cycles);
 }
 
 void Table::print_models() {

@@ -162,6 +162,9 @@ public:
         }
     };
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, const NibbleBytes& bytes);
+    // 32 bytes of each of four rows, of each 16 the lower or the upper eight: lane i of both has the bytes i
+    // of all four, by 128 bits.
+    void load_half_of_four(const Vec& a, const Vec& b, const RowAt& row_at, int at, bool upper);
     // Nibbles of two's complement of a whole vector, low ones and high ones, as signed bytes, on targets with
     // 256 bits.
     void load_nibble_bytes(const Vec& low, const Vec& high, const RegExp& at);
@@ -253,7 +256,7 @@ public:
     void raise_words(const Vec& v, const Vec& low);
     // The same of n <= 2 * lanes() bytes, in two vectors: lane i of `which` is byte pair_byte(which, i).
     void load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n);
-    int pair_byte(int which, int lane) const;
+    static int pair_byte(int which, int lane);
     void restore_pairs(const Vec& a, const Vec& b);  // 32-bit lanes to the order of bytes
     // 16 int32 numbers that fit 16 bits, in one or two vectors, as words in the ymm of v[0], or stored. They
     // are changed.

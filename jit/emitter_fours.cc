@@ -68,4 +68,16 @@ void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt&
     split_nibbles(even, odd, bytes.zero);
 }
 
+void Emitter::load_half_of_four(const Vec& a, const Vec& b, const RowAt& row_at, int at, bool upper) {
+    Temp first(*this, "first two rows");
+    for (const int row : {0, 2}) {
+        const Vec& v = row == 0 ? *first : b;
+        vmovdqu(y(v), ptr[row_at(row) + at]);
+        const Address next = ptr[row_at(row + 1) + at];
+        upper ? vpunpckhbw(v, v, next) : vpunpcklbw(v, v, next);
+    }
+    vpunpcklwd(a, first, b);
+    vpunpckhwd(b, first, b);
+}
+
 }  // namespace quire::jit

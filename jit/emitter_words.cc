@@ -87,30 +87,23 @@ void Emitter::store_words(const RegExp& at, const std::vector<Vec>& v) {
     vmovups(ptr[at], Xbyak::Ymm(v[0].getIdx()));
 }
 
-// ymm: bytes are interleaved before they are widened, zmm: words after, within 128 bits.
 void Emitter::load_word_pairs(const Vec& a, const Vec& b, const RegExp& first, const RegExp& second, int n) {
     Temp other(*this, "pairs.other");
-    if (is_512()) {
-        load_words(a, first, n);
-        load_words(other, second, n);
-        vpunpckhwd(b, a, other);
-        return vpunpcklwd(a, a, other);
-    }
-    const Xbyak::Xmm x(a.getIdx()), y(b.getIdx()), z((*other).getIdx());
-    load_bytes(a, first, n);
-    load_bytes(other, second, n);
-    vpunpckhbw(y, x, z);
-    vpunpcklbw(x, x, z);
-    vpmovsxbw(a, x);
-    vpmovsxbw(b, y);
+    load_words(a, first, n);
+    load_words(other, second, n);
+    vpunpckhwd(b, a, other);
+    vpunpcklwd(a, a, other);
 }
 
-int Emitter::pair_byte(int which, int lane) const {
-    return is_512() ? lane / 4 * 8 + which * 4 + lane % 4 : which * 8 + lane;
-}
+int Emitter::pair_byte(int which, int lane) { return lane / 4 * 8 + which * 4 + lane % 4; }
 
 void Emitter::restore_pairs(const Vec& a, const Vec& b) {
-    if (is_512()) interleave(a, b, 4);
+    if (is_512()) return interleave(a, b, 4);
+    Temp low(*this, "pairs.low");
+    const Xbyak::Ymm x(a.getIdx()), y(b.getIdx()), z((*low).getIdx());
+    vperm2f128(z, x, y, 0x20);
+    vperm2f128(y, x, y, 0x31);
+    vmovaps(x, z);
 }
 
 void Emitter::dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {

@@ -8,10 +8,11 @@
 namespace quire::jit {
 namespace {
 
-// A turn, of eight keys: for each 16 elements: v[four][i] = codes of four keys a lane, lower and upper
+// A turn, of eight keys: for each 16 elements: v[four][i] = codes of four keys a lane: lower and upper
 // nibbles,
-//                            where scales have signs times those
+//                            where scales have signs times those; or half of 32 bytes
 //                        for r, i: acc[r][i] += (weights * v[0][i] + weights * v[1][i]) * the run's factor
+//                            by fours: weights * v[four][i] * the four's factor, both
 // then                   output[r][w] = output[r][w] * rescale[r] + acc[r][w] * factor
 //
 // live: acc[R' * W] + v[4] + two of weights and two of products
@@ -53,6 +54,7 @@ private:
     }
 
     void emit_codes(const std::vector<Vec>& v, int vec) {
+        if (form_.by_fours()) return emit_bytes(v, vec);
         const int at = bytes_of_pair(vec);
         const NibbleBytes bytes = block() ? NibbleBytes{at, vec % 4 != 0, block()->zero}
                                           : NibbleBytes::of_row(at, key_.row_bytes());
@@ -63,6 +65,13 @@ private:
             if (form_.signs) emit_signs(of_four, vec, four);
         }
     }
+    void emit_bytes(const std::vector<Vec>& v, int vec) {
+        const int at = block() ? vec / 4 * block()->bytes + block()->codes_at : vec / 4 * 32;
+        for (int four = 0; four < kFours; ++four)
+            load_half_of_four(
+                v[size_t(four * kParts)], v[size_t(four * kParts + 1)],
+                [&](int key) { return rows_.in_turn(4 * four + key, row_); }, at, vec % 4 != 0);
+    }
     void emit_signs(const Vec* codes, int vec, int four) {
         Temp signs(*this, "signs");
         broadcast(signs,
@@ -71,6 +80,7 @@ private:
     }
 
     void emit_row(const Vec* acc, const std::vector<Vec>& v, int vec, int row) {
+        if (form_.by_fours()) return emit_row_by_fours(acc, v, vec, row);
         Temp first(*this, "weights"), second(*this, "of last four"), sum(*this, "sum"), other(*this, "other");
         const RegExp weights = weights_ + form_.weights_at(row, set_of(vec)) + in_set(vec);
         broadcast(first, ptr[weights]);
@@ -79,8 +89,21 @@ private:
             vpmaddubsw(sum, first, v[size_t(i)]);
             vpmaddubsw(other, second, v[size_t(kParts + i)]);
             vpaddw(sum, sum, other);
-            vpmaddwd(sum, sum, ptr[weights_ + form_.runs_at(row)]);
+            vpmaddwd(sum, sum, ptr[weights_ + form_.runs_at(row, 0)]);
             vpaddd(acc[i], acc[i], sum);
+        }
+    }
+    void emit_row_by_fours(const Vec* acc, const std::vector<Vec>& v, int vec, int row) {
+        Temp weights(*this, "weights"), sum(*this, "sum");
+        for (int four = 0; four < kFours; ++four) {
+            const int of_four =
+                form_.weights_at(row, set_of(vec)) + in_set(vec) + four * ValueBytes::kSet * 4;
+            broadcast(weights, ptr[weights_ + of_four]);
+            for (int i = 0; i < kParts; ++i) {
+                vpmaddubsw(sum, weights, v[size_t(four * kParts + i)]);
+                vpmaddwd(sum, sum, ptr[weights_ + form_.runs_at(row, four)]);
+                vpaddd(acc[i], acc[i], sum);
+            }
         }
     }
 
@@ -91,6 +114,10 @@ private:
                 emit_output(&acc[size_t(r * pass.width + w)], pass.row + r, pass.vec + w);
     }
 
+    // Pairs of vectors are of 32 elements' first halves and of their second ones.
+    int output_vec(int vec) const {
+        return form_.by_fours() ? vec / 4 * 4 + vec % 4 / 2 + vec % 2 * 2 : vec_of_pair(vec);
+    }
     void emit_output(const Vec* sums, int row, int vec) {
         Temp factor(*this, "factor");
         broadcast(factor, ptr[scales_ + form_.factor_at(row, set_of(vec)) + in_set(vec)]);
@@ -98,10 +125,13 @@ private:
             vcvtdq2ps(sums[i], sums[i]);
             vmulps(sums[i], sums[i], factor);
         }
-        if (!block()) interleave(sums[0], sums[1]);
+        if (form_.by_fours())
+            restore_pairs(sums[0], sums[1]);
+        else if (!block())
+            interleave(sums[0], sums[1]);
         broadcast(factor, ptr[rescale_ + row * 4]);
         for (int i = 0; i < kParts; ++i) {
-            const RegExp output = output_at(row, vec_of_pair(vec + i));
+            const RegExp output = output_at(row, output_vec(vec + i));
             vfmadd231ps(sums[i], factor, ptr[output]);
             vmovups(ptr[output], sums[i]);
         }

@@ -222,7 +222,7 @@ private:
                 vpmaddubsw(sum, low, code[size_t(2 * w)]);
                 vpmaddubsw(other, high, code[size_t(2 * w + 1)]);
                 vpaddw(sum, sum, other);
-                vpmaddwd(sum, sum, ptr[weights_ + bytes_form_.runs_at(pass.row + r)]);
+                vpmaddwd(sum, sum, ptr[weights_ + bytes_form_.runs_at(pass.row + r, 0)]);
                 vpaddd(acc[size_t(r * width + w)], acc[size_t(r * width + w)], sum);
             }
             free(temps);

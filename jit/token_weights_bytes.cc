@@ -20,13 +20,7 @@ private:
         vmovups(order_, constant({0, 4, 1, 5, 2, 6, 3, 7}));
     }
     void drop_order() override { free(order_); }
-
-    // v = eight numbers in that order.
-    void load_ordered(const Vec& v, const RegExp& at) { vpermps(y(v), y(order_), ptr[at]); }
-    void load_probabilities(const Vec& p, const Vec& inverse, const RegExp& at) override {
-        load_ordered(p, at);
-        vmulps(p, p, inverse);
-    }
+    void load_ordered(const Vec& v, const RegExp& at) override { vpermps(y(v), y(order_), ptr[at]); }
 
     // body() for each block.
     template <typename Body>
@@ -63,11 +57,10 @@ private:
 
     void emit_scales(const Vec& top, int set) override {
         const std::vector<Vec> inverse = vecs("inverse", kSet);
-        vmovups(inverse[0], splat(kOfScale));
+        vmovups(inverse[0], splat(of_scale()));
         vdivps(inverse[0], inverse[0], top);
-        vmovups(ptr[scale_words()], x(inverse[0]));
-        for (int g = 0; g < kSet; ++g) broadcast(inverse[size_t(g)], ptr[scale_words() + g * 4]);
-        lea(words_, ptr[scale_words()]);
+        vmovups(ptr[words_], x(inverse[0]));
+        for (int g = 0; g < kSet; ++g) broadcast(inverse[size_t(g)], ptr[words_ + g * 4]);
         hold_order();
         for_each_block(set, [&] {
             for (int token = 0; token < kBlockTokens; token += kTurn)

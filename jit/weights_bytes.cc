@@ -10,15 +10,19 @@ namespace quire::jit {
 void WeightsBytesEmitter::generate() {
     begin();
     mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
-    for (int row = 0; row < key_.rows; row += kTransposed)
-        emit_probabilities(row, std::min(kTransposed, key_.rows - row));
     for (int set = 0; set < form_.sets; ++set) {
         stage("groups from " + std::to_string(set * ValueBytes::kSet));
         Temp top(*this, "top");
         emit_top(top, set);
+        vmovups(ptr[weights_ + form_.tops_at(set)], x(top));
+        lea(words_, ptr[weights_ + form_.scales_at(set)]);
         emit_scales(top, set);
-        emit_rows(top, set);
     }
+    for (int row = 0; row < key_.rows; row += kTransposed) {
+        const int rows = std::min(kTransposed, key_.rows - row);
+        form_.by_fours() ? emit_probabilities_by_fours(row, rows) : emit_probabilities(row, rows);
+    }
+    for (int set = 0; set < form_.sets; ++set) emit_rows(set);
     end();
 }
 
@@ -27,7 +31,7 @@ void WeightsBytesEmitter::emit_probabilities(int row, int rows) {
     const Gpr runs = gpr("runs");
     mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
     if (row > 0) add(probabilities_, row * kBlock * 4);
-    lea(runs, ptr[weights_ + form_.runs_at(row)]);
+    lea(runs, ptr[weights_ + form_.runs_at(row, 0)]);
     hold_order();
     mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
     Label each;
@@ -40,19 +44,25 @@ void WeightsBytesEmitter::emit_probabilities(int row, int rows) {
         broadcast(factor, ptr[run_factor_at(r)]);
         for (int turn = 0; turn < kTurns; ++turn) {
             const int at = turn * ValueBytes::kTurnBytes;
-            load_probabilities(p, inverse, row_at(r) + turn * kTurn * 4);
-            vcvtps2dq(p, p);
-            vpackssdw(p, p, p);  // each four keys twice, as scales have two groups of them
-            vmovups(ptr[run + form_.probabilities_at(0) - form_.runs_at(0) + at], *p);
+            load_ordered(p, row_at(r) + turn * kTurn * 4);
+            store_words_of(p, inverse, run + form_.probabilities_at(0) - form_.runs_at(0, 0) + at);
             vmovups(ptr[run + at], *factor);
         }
     }
-    add(probabilities_, ValueBytes::kRun * 4);
+    add(probabilities_, ValueBytes::kOfNibbles.run * 4);
     add(runs, kTurns * ValueBytes::kTurnBytes);
-    sub(count_, ValueBytes::kRun);
+    sub(count_, ValueBytes::kOfNibbles.run);
     jnz(each, T_NEAR);
     drop_order();
     free(runs);
+}
+
+// Changes p.
+void WeightsBytesEmitter::store_words_of(const Vec& p, const Vec& inverse, const RegExp& to) {
+    vmulps(p, p, inverse);
+    vcvtps2dq(p, p);
+    vpackssdw(p, p, p);  // each four keys twice, as scales have two groups of them
+    vmovups(ptr[to], p);
 }
 
 // Of up to four rows side by side.
@@ -69,8 +79,8 @@ void WeightsBytesEmitter::emit_tops(int rows) {
     vextractf128(other, y(top[0]), 1);
     vmaxps(of_rows, of_rows, other);
     vmaxps(of_rows, of_rows, splat(kLeastTop));
-    vmulps(factor, of_rows, splat(float(ValueBytes::kMostFactor)));
-    vmovups(other, splat(kOfProbability));
+    vmulps(factor, of_rows, splat(float(form_.form.most_factor)));
+    vmovups(other, splat(of_probability()));
     vdivps(other, other, of_rows);
     vmovups(ptr[inverse_at(0)], other);
     vcvtps2dq(factor, factor);
@@ -89,12 +99,13 @@ void WeightsBytesEmitter::write_signs(const Vec& signs, int set, uint32_t lanes)
     free(negative);
 }
 
-void WeightsBytesEmitter::emit_rows(const Vec& top, int set) {
+void WeightsBytesEmitter::emit_rows(int set) {
+    stage("weights from group " + std::to_string(set * ValueBytes::kSet));
     const Gpr of_set = gpr("of set"), probabilities = gpr("words of probabilities"), factors = gpr("factors"),
               block = gpr("block"), left = gpr("rows"), at = gpr("at");
     lea(of_set, ptr[weights_ + form_.weights_at(0, set)]);
     lea(probabilities, ptr[weights_ + form_.probabilities_at(0)]);
-    lea(words_, ptr[scale_words()]);
+    lea(words_, ptr[weights_ + form_.scales_at(set)]);
     mov(factors, ptr[args() + offsetof(WeightsArgs, factors)]);
     if (set > 0) add(factors, form_.factor_at(0, set));
     mov(block, ptr[args() + offsetof(WeightsArgs, block)]);
@@ -119,8 +130,9 @@ void WeightsBytesEmitter::emit_rows(const Vec& top, int set) {
     {
         Temp factor(*this, "factor");
         broadcast(x(factor), ptr[block]);
-        vmulps(x(factor), x(factor), splat(1.f / (ValueBytes::kMostWeight * ValueBytes::kMostFactor)));
-        vmulps(x(factor), x(factor), x(top));
+        const int largest = form_.form.most_weight * form_.form.most_factor;
+        vmulps(x(factor), x(factor), splat(1.f / float(largest)));
+        vmulps(x(factor), x(factor), ptr[weights_ + form_.tops_at(set)]);
         vmovups(ptr[factors], x(factor));
     }
     add(probabilities, ValueBytes::kRowBytes);
@@ -136,14 +148,13 @@ namespace {
 
 class RowWeightsBytes : public WeightsBytesEmitter {
 public:
-    explicit RowWeightsBytes(const RowKey& key) : WeightsBytesEmitter(key), signs_(gpr("signs")) {
+    explicit RowWeightsBytes(const RowKey& key)
+        : WeightsBytesEmitter(key), signs_(gpr("signs")), shares_(gpr("shares")) {
         generate();
     }
 
 private:
-    void load_probabilities(const Vec& p, const Vec& inverse, const RegExp& at) override {
-        vmulps(p, inverse, ptr[at]);
-    }
+    void load_ordered(const Vec& v, const RegExp& at) override { vmovups(v, ptr[at]); }
 
     // body() for the keys of each turn.
     template <typename Body>
@@ -176,22 +187,29 @@ private:
         write_signs(signs, set, ((1u << groups_of(set)) - 1) * 0x11);
     }
 
+    std::vector<uint32_t> groups_mask(int set) const {
+        std::vector<uint32_t> lanes;
+        for (int lane = 0; lane < 8; ++lane) lanes.push_back(lane % 4 < groups_of(set) ? 0xffffffff : 0);
+        return lanes;
+    }
+
     void emit_scales(const Vec& top, int set) override {
         Temp inverse(*this, "inverse");
-        vmovups(inverse, splat(kOfScale));
+        vmovups(inverse, splat(of_scale()));
         vdivps(inverse, inverse, top);
-        lea(words_, ptr[scale_words()]);
         if (form_.signs) mov(signs_, weights_);
+        if (form_.by_fours()) lea(shares_, ptr[weights_ + form_.shares_at()]);
         for_each_turn(set, [&] {
-            const std::vector<Vec> of_keys = vecs("scales", 4);
+            const std::vector<Vec> scales = vecs("scales", 4), words = vecs("words", 4);
             for (int key = 0; key < 4; ++key) {
-                const Vec& v = of_keys[size_t(key)];
+                const Vec& v = scales[size_t(key)];
                 load_scales(v, key, key + 4);
                 vmulps(v, v, inverse);
-                vcvtps2dq(v, v);
+                vcvtps2dq(words[size_t(key)], v);
             }
-            const Vec &pairs = of_keys[0], &others = of_keys[2], &last = of_keys[3];
-            join_words(pairs, pairs, of_keys[1]);
+            if (form_.by_fours()) emit_shares(scales.data(), set);
+            const Vec &pairs = words[0], &others = words[2], &last = words[3];
+            join_words(pairs, pairs, words[1]);
             join_words(others, others, last);
             vpunpckhdq(last, pairs, others);
             vpunpckldq(pairs, pairs, others);
@@ -199,8 +217,20 @@ private:
             vmovups(ptr[words_], pairs);
             vmovups(ptr[words_ + vec_bytes()], last);
             add(words_, 2 * vec_bytes());
-            free(of_keys);
+            free(scales);
+            free(words);
         });
+    }
+    // Of eight keys; changes them.
+    void emit_shares(const Vec* scales, int set) {
+        const Vec& share = scales[0];
+        for (int i = 0; groups_of(set) < ValueBytes::kSet && i < 4; ++i)
+            vandps(scales[i], scales[i], constant(groups_mask(set)));
+        fold_quarters(scales, [&](const Vec& to, const Vec& from) { vmaxps(to, to, from); });
+        if (set > 0) vmaxps(share, share, ptr[shares_]);
+        vmaxps(share, share, splat(least_share()));
+        vmovups(ptr[shares_], share);
+        add(shares_, kTurn * 4);
     }
     // As weights are packed.
     void take_signs(const Vec& first, const Vec& second, const Vec& signs, int set) {
@@ -214,19 +244,25 @@ private:
         for (const Vec* v : {&first, &second}) vpabsw(*v, *v);
     }
 
-    const Gpr signs_;
+    const Gpr signs_, shares_;
 };
 
 }  // namespace
 
-// Of rows whole vectors of even and odd elements are of one group, and are read with what surrounds them.
+// Of rows all elements of a step are of one group: 16 nibbles, read with what surrounds them, or 32 bytes.
 bool has_value_bytes(const RowKey& values) {
-    constexpr int kElements = 16, kLeast = 32;
+    constexpr int kLeast = 32;
     if (values.target->vector_bits != 256 || values.target->vnni) return false;
-    if (values.format.type == QUIRE_INT4_B16) return true;
-    if (values.format.type == QUIRE_Q4_0) return true;
-    return values.format.type == QUIRE_INT4 && values.dim >= kLeast && values.dim % kElements == 0 &&
-           scale_group(values.format) % kElements == 0;
+    switch (values.format.type) {
+        case QUIRE_INT4_B16:
+        case QUIRE_Q4_0:
+        case QUIRE_Q8_0: return true;
+        case QUIRE_INT4:
+        case QUIRE_INT8: break;
+        default: return false;
+    }
+    const int elements = values.format.type == QUIRE_INT8 ? 32 : 16;
+    return values.dim >= kLeast && values.dim % elements == 0 && scale_group(values.format) % elements == 0;
 }
 
 Status generate_weights_bytes(const RowKey& key, std::vector<uint8_t>* code) {

@@ -1,11 +1,14 @@
-// Decode at `medium` without VNNI: values of four bits, four keys a lane, by weights that are unsigned bytes:
-// `vpmaddubsw` for four keys where words have `vpmaddwd` for two, and sums that fit words.
+// Decode at `medium` without VNNI: values four keys a lane, by weights that are unsigned bytes: `vpmaddubsw`
+// for four keys where words have `vpmaddwd` for two. With codes of four bits sums of eight keys fit words.
+// With codes of eight bits weights of two keys may be 255 together: those of four keys, which have a factor
+// of their own, are relative to the larger sum of two, and to what scales these keys have.
 //
 // A weight is relative to the largest probability of a run of keys and to the largest scale of its group in
 // the block; what sums of a run are multiplied by, a word, is that probability. There are none of negative
 // scales: who has any multiplies their magnitudes for themselves; but in q4_0 every other scale is negative,
 // and its codes are multiplied by the sign.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "jit/args.h"
@@ -13,37 +16,64 @@
 
 namespace quire::jit {
 
+// Of all keys that are added up as words, and of all of a block, nothing is too large.
+struct ByteWeights {
+    int run;     // keys whose weights share a factor
+    int summed;  // products in a lane's word: by fours two keys share the largest weight, and a factor
+                 // may be twice as large
+    int most_code, most_weight, most_factor;
+    constexpr bool fits() const {
+        return summed * most_code * most_weight < 1 << 15 &&
+               int64_t(kBlock) * most_code * most_weight * (most_factor + 1) < int64_t(1) << 31;
+    }
+};
+
 struct ValueBytes {
-    static constexpr int kRun = 16;        // keys whose weights share a factor
+    static constexpr ByteWeights kOfNibbles = {16, 4, 8, 255, 8191}, kOfBytes = {4, 1, 128, 255, 513};
+    static_assert(kOfNibbles.fits() && kOfBytes.fits());
     static constexpr int kTurn = 8;        // keys whose weights lie side by side
     static constexpr int kSet = 4;         // groups, as well
     static constexpr int kTurnBytes = 32;  // of weights of a row and set, and of all else
-    static constexpr int kMostCode = 8, kMostWeight = 255, kMostFactor = 8191;
-    static_assert(4 * kMostCode * kMostWeight < 1 << 15);  // of a lane's word
-    static_assert(int64_t(kBlock) * kMostCode * kMostWeight * kMostFactor < int64_t(1) << 31);
 
-    explicit ValueBytes(const RowKey& key) : rows(key.rows), sets(sets_of(key)), signs(has_signs(key)) {}
+    explicit ValueBytes(const RowKey& key)
+        : rows(key.rows), sets(sets_of(key)), signs(has_signs(key)), form(form_of(key)) {}
     static bool has_signs(const RowKey& key) { return key.format.type == QUIRE_Q4_0; }
+    // Each four keys are a run, and are not added to others as words.
+    bool by_fours() const { return form.run == 4; }
 
     // Bytes: weights as uint8_t [rows][sets][kBlock / 8][2 fours of keys][kSet][4 keys]; behind them what
-    // they are multiplied by, int16_t [rows][kBlock / 8][16], all of them alike; and room for words of
-    // probabilities, as large, and of a set's scales, [kBlock / 8][2][16]; and signs, 1 or -1, as weights of
-    // a row. Factors are float [rows][sets][kSet].
+    // they are multiplied by, int16_t [rows][kBlock / 8][16], all of them alike, by fours [rows][2 fours]
+    // [kBlock / 8][16]; and room for words of probabilities, [rows][kBlock / 8][16], and of scales,
+    // [sets][kBlock / 8][2][16]; for their tops, float [sets][kSet], and eight more numbers; and signs, 1 or
+    // -1, as weights of a row, or by fours float [kBlock]. Factors are float [rows][sets][kSet].
     static constexpr int kRowBytes = kBlock / kTurn * kTurnBytes;
     int weights_at(int row, int set) const { return (row * sets + set) * kRowBytes; }
-    int runs_at(int row) const { return weights_at(rows, 0) + row * kRowBytes; }
-    int probabilities_at(int row) const { return runs_at(rows + row); }
-    int scales_at() const { return probabilities_at(rows); }
-    int signs_at(int set) const { return scales_at() + 2 * kRowBytes + set * kRowBytes; }
+    int runs_at(int row, int four) const {
+        return weights_at(rows, 0) + (by_fours() ? 2 * row + four : row) * kRowBytes;
+    }
+    int probabilities_at(int row) const { return runs_at(rows, 0) + row * kRowBytes; }
+    int scales_at(int set) const { return probabilities_at(rows) + set * 2 * kRowBytes; }
+    int tops_at(int set) const { return scales_at(sets) + set * kSet * 4; }
+    int signs_at(int set) const { return tops_at(sets) + kTurnBytes + set * kRowBytes; }
+    int shares_at() const { return signs_at(0); }
     int factor_at(int row, int set) const { return (row * sets + set) * kSet * 4; }
-    // AttentionPlan::weight_stride, that has room for them, of any number of rows.
-    static int weight_stride(const RowKey& key) { return 4 * sets_of(key) + 6; }
+    // AttentionPlan::weight_stride, that has room for them and for factors.
+    static int weight_stride(RowKey key, int rows) {
+        key.rows = rows;
+        const ValueBytes form(key);
+        const int bytes = form.signs_at(form.signs ? form.sets : 1), unit = rows * kBlock / 2 * 4;
+        return std::max((bytes + unit - 1) / unit, kSet * form.sets);
+    }
 
     const int rows, sets;
     const bool signs;
+    const ByteWeights form;
 
 private:
     static int sets_of(const RowKey& key) { return (key.groups() + kSet - 1) / kSet; }
+    static ByteWeights form_of(const RowKey& key) {
+        return is_of_nibbles(row_format(key.format)) ? kOfNibbles : kOfBytes;
+    }
 };
 
 bool has_value_bytes(const RowKey& values);  // whatever their products

@@ -186,12 +186,16 @@ double number_cycles_of_value_fours(const jit::RowKey& key) {
 // A vector of eight keys: half of ten operations that bring the codes of four side by side, twice; for each
 // row two products of bytes and one of words, of which two are added to another. The weights of eight keys:
 // probabilities, scales and, for each set of groups, what both make. Signs: a product of them for each four.
+// By fours: bytes of four come side by side in four operations, and each four has a product of words and a
+// largest probability.
 double byte_cycles_of_values(const jit::RowKey& key) {
-    const double sets = jit::ValueBytes(key).sets, rows = key.rows, vecs = key.vecs();
-    const double signs = jit::ValueBytes::has_signs(key) ? 2 * vecs + 6 * sets : 0;
-    const double multiplications = vecs * rows * 3 + rows * (1 + 2 * sets) + 4 * sets;
-    const double others = vecs * (10 + rows * 2) + rows * (4 + sets) + 18 * sets + signs;
-    return cycles(*key.target, multiplications, others) / jit::ValueBytes::kRun;
+    const jit::ValueBytes form(key);
+    const double sets = form.sets, rows = key.rows, vecs = key.vecs(), fours = form.by_fours() ? 1 : 0;
+    const double signs = form.signs ? 2 * vecs + 6 * sets : 0;
+    const double multiplications = vecs * rows * (3 + fours) + rows * (1 + 2 * sets + 2 * fours) + 4 * sets;
+    const double others =
+        vecs * (10 - 6 * fours + rows * 2) + rows * (4 + sets + 9 * fours) + 18 * sets + 18 * fours + signs;
+    return cycles(*key.target, multiplications, others) / jit::ValueBytes::kTurn;
 }
 
 // Blocks of tokens (docs/performance.md): words always pay for keys, and bytes of the query more than they;
@@ -232,7 +236,6 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     return best;
 }
 
-// Bytes of codes of four bits alone: over those of eight bits weights would have less of them.
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_value_products(key, precision);
     if (precision == QUIRE_PRECISION_HIGHEST && jit::has_value_fours(key) &&
@@ -241,7 +244,9 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
     if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
     const double of_words = word_cycles_of_values(key), of_floats = float_cycles_of_values(key);
     const double least = std::min(of_words, of_floats);
-    if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) &&
+    // By fours weights take more than PV of one row gains.
+    const bool few = key.rows == 1 && jit::ValueBytes(key).by_fours();
+    if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) && !few &&
         byte_cycles_of_values(key) < kWorthIt * least)
         return jit::Products::bytes;
     return of_words < kWorthIt * of_floats ? jit::Products::words : jit::Products::floats;

@@ -216,13 +216,14 @@ private:
         if (tokens) clear_dead(count, value_scales.as<float>());
         // As pairs of words; blocks of tokens may have floats.
         const bool folded = tokens && jit::token_weights_fold(value_);
-        const size_t weights_length = R * size_t(value_.bytes() ? jit::ValueBytes::weight_stride(value_)
-                                                 : folded       ? value_.groups() * (value_.words() ? 1 : 2)
-                                                 : tokens       ? 0
-                                                 : value_.products == jit::Products::three_bytes
-                                                     ? jit::ValueFours::weight_stride(value_)
-                                                 : jit::folds_scales(value_) ? 2 * value_.scales_stride()
-                                                                             : value_.weight_stride());
+        const size_t weights_length =
+            R * size_t(value_.bytes() ? jit::ValueBytes::weight_stride(value_, int(R))
+                       : folded       ? value_.groups() * (value_.words() ? 1 : 2)
+                       : tokens       ? 0
+                       : value_.products == jit::Products::three_bytes
+                           ? jit::ValueFours::weight_stride(value_)
+                       : jit::folds_scales(value_) ? 2 * value_.scales_stride()
+                                                   : value_.weight_stride());
         const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read
         GuardedBuffer weights = array(weights_length * kBlock / 2 + room, around.scratch, flush_),
                       factors = array(weights_length + room, around.scratch, flush_);
@@ -354,10 +355,12 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {quantised(QUIRE_INT8, 72, QUIRE_F16), 72},
                                           {quantised(QUIRE_INT8, 32, QUIRE_F16), 64},
                                           {quantised(QUIRE_INT8, 64, QUIRE_F32), 128},
+                                          {quantised(QUIRE_INT8, 32, QUIRE_F16), 160},
                                           {quantised(QUIRE_INT4, 1, QUIRE_F32), 40},
                                           {quantised(QUIRE_INT4, 32, QUIRE_F16), 96},
                                           {quantised(QUIRE_INT4, 44, QUIRE_F32), 132},
                                           {plain_format(QUIRE_Q8_0), 128},
+                                          {plain_format(QUIRE_Q4_0), 96},
                                           {plain_format(QUIRE_Q5_1), 64},
                                           {quantised(QUIRE_INT8_B16, 8, QUIRE_F16), 72},
                                           {quantised(QUIRE_INT8_B16, 576, QUIRE_F16), 576},

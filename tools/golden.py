@@ -49,6 +49,11 @@ KERNELS = (
     ),
     (
         ("avx2",),
+        "--cache int8 --precision medium --heads 8 --head-dim 128 --group 32",
+        "decode_pv_d128_r4_int8_gr32_f16_bytes decode_weights_of_d128_r4_int8_gr32_f16_bytes",
+    ),
+    (
+        ("avx2",),
         "--cache int4 --head-dim 64 --group 32",
         """decode_qk_d64_r2_int4_gr32_f16 decode_qk_d64_r2_int4_gr32_f16_adjacent
         decode_pv_d64_r2_int4_gr32_f16""",

@@ -254,7 +254,6 @@ def test_json(tmp_path):
         "--cache",
         "int8,q4_0",
         *SMALL,
-        "--model",
     )
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == [

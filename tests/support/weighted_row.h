@@ -23,6 +23,10 @@ public:
 private:
     // Of the scales that have this sign.
     void add_bytes(int first, const std::vector<double>& weights, double largest, int group, int sign);
+    double scale_of(int key, int group, int sign) const;
+    double top_scale(int first, int count, int group, int sign) const;
+    std::vector<double> shares_of(int first, int count, int sign) const;
+    double of_four(const std::vector<double>& weights, const std::vector<double>& shares, int first) const;
 
     const jit::RowKey key_;
     const KernelRows& rows_;

@@ -1,0 +1,61 @@
+"""quire_bench --model: instructions that decode executes, and what bounds them. No time is judged."""
+
+import re
+from pathlib import Path
+
+import pytest
+from test_bench import PROGRAM, SMALL, bench
+
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} IS NOT BUILT: --model not tested")
+PART = re.compile(
+    r"    (\w+) +([\d.]+) instructions +([\d.]+) loads +([\d.]+) stores +([\d.]+) cycles: ([\w, ]+)$"
+)
+
+
+def model(*arguments):
+    """Of each kernel: instructions, loads, stores, cycles, what bounds it; and all that --model prints."""
+    done = bench("--model", *SMALL, *arguments)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    found = {m[1]: (*map(float, m.groups()[1:5]), m[6]) for m in map(PART.match, lines) if m}
+    if not found:
+        said = [line for line in lines if "no model: " in line]
+        assert said
+        pytest.skip(f"NO MODEL HERE: {said[0].strip()}")
+    return found, lines
+
+
+def test_model_counts_kernels():
+    """A decoding call's kernels, each with at least what its arithmetic needs, and their sum."""
+    found, lines = model("--cache", "f32", "--heads", "8", "--kv-heads", "2", "--head-dim", "64")
+    kinds = {kind: part for kind in ("qk", "pv", "softmax") for name, part in found.items() if kind in name}
+    assert set(kinds) == {"qk", "pv", "softmax"} and "library" in found
+    for kind in ("qk", "pv"):  # 4 rows of 64 elements, at most 16 lanes a vector, at most two FMA a cycle
+        instructions, loads, stores, cycles, bound = kinds[kind]
+        assert instructions >= 4 * 64 / 16 and loads > 0 and cycles >= 4 * 64 / 16 / 2 and bound != "-"
+        assert instructions > cycles and stores < loads
+    together = float(next(line for line in lines if line.startswith("    together")).split()[1])
+    assert together == pytest.approx(sum(part[3] for part in found.values()), abs=0.1 * len(found))
+
+
+def test_model_counts_the_same_again():
+    """More heads that share a key are more instructions; again the same kernels are the same ones."""
+    few, _ = model("--cache", "int8", "--heads", "2", "--kv-heads", "2")
+    again, _ = model("--cache", "int8", "--heads", "2", "--kv-heads", "2")
+    many, _ = model("--cache", "int8", "--heads", "16", "--kv-heads", "2")
+    kernels = {name: part for name, part in few.items() if name != "library"}
+    assert kernels == {name: part for name, part in again.items() if name != "library"}
+
+    def products(found):
+        return sum(part[0] for name, part in found.items() if "_qk_" in name or "_pv_" in name)
+
+    assert 2 * products(few) < products(many) < 8 * products(few)
+
+
+def test_model_stands_beside_goals():
+    """The goals have a column of what is allowed, of decode; what it writes for itself is removed."""
+    before = set(Path("/tmp").glob("perf-*.map"))
+    done = bench("decode/int8_g32/kv32768/t2", "--model", "--benchmark_min_time=0.001")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^issue goal +wanted +reached +allowed +verdict", done.stdout, re.MULTILINE)
+    assert set(Path("/tmp").glob("perf-*.map")) <= before
