@@ -19,17 +19,21 @@ namespace quire::jit {
 // Of all keys that are added up as words, and of all of a block, nothing is too large.
 struct ByteWeights {
     int run;     // keys whose weights share a factor
-    int summed;  // products in a lane's word: by fours two keys share the largest weight, and a factor
-                 // may be twice as large
+    int summed;  // products in a lane's word
     int most_code, most_weight, most_factor;
+    // By fours the largest weight, and one more where both are rounded up, is that of two keys together, and
+    // a factor up to twice as large, and one more. (Products are -2^15 at least, but not 2^15: no code is
+    // 128.)
     constexpr bool fits() const {
-        return summed * most_code * most_weight < 1 << 15 &&
-               int64_t(kBlock) * most_code * most_weight * (most_factor + 1) < int64_t(1) << 31;
+        const int64_t of_word = run == 4 ? most_code * (most_weight + 1) : summed * most_code * most_weight;
+        const int64_t of_block =
+            run == 4 ? kBlock / 2 * of_word * (2 * most_factor + 1) : kBlock / summed * of_word * most_factor;
+        return of_word <= 1 << 15 && of_block < int64_t(1) << 31;
     }
 };
 
 struct ValueBytes {
-    static constexpr ByteWeights kOfNibbles = {16, 4, 8, 255, 8191}, kOfBytes = {4, 1, 128, 255, 513};
+    static constexpr ByteWeights kOfNibbles = {16, 4, 8, 255, 8191}, kOfBytes = {4, 2, 128, 255, 511};
     static_assert(kOfNibbles.fits() && kOfBytes.fits());
     static constexpr int kTurn = 8;        // keys whose weights lie side by side
     static constexpr int kSet = 4;         // groups, as well
