@@ -1,6 +1,7 @@
-// The processors whose pipes are known. Zen 3: every rule was measured, alone and beside FMA, additions and
-// `vpmaddwd`, in loops of nothing else. The others: what docs/performance.md found on them; where that says
-// nothing, a µop may take any pipe, so that the bound is never too high.
+// The processors whose pipes are known. Zen 3: what kernels execute often was measured, alone and beside FMA,
+// additions and `vpmaddwd`, in loops of nothing else; the rest (`vpalignr`, `vpblendvb`, `vinsertps`) has the
+// pipes of what is like it. The others: what docs/performance.md found on them; where that says nothing, a
+// µop may take any pipe, so that the bound is never too high.
 #include <cpuid.h>
 
 #include <cstring>

@@ -114,10 +114,7 @@ private:
                 emit_output(&acc[size_t(r * pass.width + w)], pass.row + r, pass.vec + w);
     }
 
-    // Pairs of vectors are of 32 elements' first halves and of their second ones.
-    int output_vec(int vec) const {
-        return form_.by_fours() ? vec / 4 * 4 + vec % 4 / 2 + vec % 2 * 2 : vec_of_pair(vec);
-    }
+    int output_vec(int vec) const { return form_.by_fours() ? half_of_32(vec) : vec_of_pair(vec); }
     void emit_output(const Vec* sums, int row, int vec) {
         Temp factor(*this, "factor");
         broadcast(factor, ptr[scales_ + form_.factor_at(row, set_of(vec)) + in_set(vec)]);

@@ -59,7 +59,9 @@ protected:
     // Of pairs of vectors, lower nibbles and upper ones: in ggml's blocks these are half a block apart, else
     // they are put in order.
     const BlockInfo* block() const { return block_info(key_.format.type); }
-    int vec_of_pair(int vec) const { return block() ? vec / 4 * 4 + vec % 4 / 2 + vec % 2 * 2 : vec; }
+    int vec_of_pair(int vec) const { return block() ? half_of_32(vec) : vec; }
+    // Where pairs of vectors are of the first and of the last 16 of 32 elements.
+    static int half_of_32(int vec) { return vec / 4 * 4 + vec % 4 / 2 + vec % 2 * 2; }
     // Where the pair's eight bytes begin in a row.
     int bytes_of_pair(int vec) const {
         return block() ? vec / 4 * block()->bytes + block()->codes_at + vec % 4 / 2 * 8 : vec * lanes() / 2;

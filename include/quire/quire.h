@@ -220,8 +220,10 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            codes have 4 bits;
  *            decode without VNNI to 7 bits with a scale for every two elements (4-bit codes: to 8, for four or two);
  *            weights and values as `high` (over int4 values, in decode q4_0 too, with AVX2 alone: weights are rounded to 8 bits,
- *            relative to the largest of 16 keys'; decode of q8_0, and of int8 in groups of a multiple of 32, with two query rows a
- *            kv head or more: relative to the largest sum of two of four keys'; decode multiplies 128 keys with a negative scale of such values but q4_0's among them twice). With more than 16 query rows a kv head, over keys in rows with more than 12,
+ *            relative to the largest of 16 keys'; decode of q8_0, and of int8 in groups of a multiple of 32, with two query
+ *            rows a kv head or more: relative to the largest sum of two of four keys'; decode multiplies 128 keys with a
+ *            negative scale of such values but q4_0's among them twice). With more than 16 query rows a kv head, over keys
+ *            in rows with more than 12,
  *            and over codes of values in one group or in groups of a multiple of 16, with AVX-512 and VNNI, weights are
  *            rounded to 8 bits, relative to the largest of 16 keys'. In prefill (more than 12 query rows a kv head, with
  *            AVX-512 more than 16, with AMX and no such codes more than 12), on the targets with bfloat16, all else of

@@ -1,5 +1,6 @@
 """quire_bench --model: instructions that decode executes, and what bounds them. No time is judged."""
 
+import json
 import re
 from pathlib import Path
 
@@ -52,10 +53,15 @@ def test_model_counts_the_same_again():
     assert 2 * products(few) < products(many) < 8 * products(few)
 
 
-def test_model_stands_beside_goals():
+def test_model_stands_beside_goals(tmp_path):
     """The goals have a column of what is allowed, of decode; what it writes for itself is removed."""
     before = set(Path("/tmp").glob("perf-*.map"))
-    done = bench("decode/int8_g32/kv32768/t2", "--model", "--benchmark_min_time=0.001")
+    written = tmp_path / "out.json"
+    done = bench("decode/int8_g32/kv32768/t2", "--model", "--benchmark_min_time=0.001", "--json", written)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^issue goal +wanted +reached +allowed +verdict", done.stdout, re.MULTILINE)
+    result = json.loads(written.read_text())["results"][0]
+    line = next(line for line in done.stdout.splitlines() if line.startswith("decode/int8_g32/kv32768/t2 "))
+    assert (result["model_ms"] is None) == (line.split()[-1] == "-")
+    assert result["model_ms"] is None or result["model_ms"] > 0
     assert set(Path("/tmp").glob("perf-*.map")) <= before
