@@ -49,25 +49,53 @@ void enlarge(const Case& c, Data data, Tensors* tensors) {
             }
 }
 
-// RMS of the difference from what is exact, of the RMS of that. A query row with a large element sees hardly
-// more than one key: few rows would not tell the RMS of many.
-double error(Case c, quire_precision precision, Data data, const Target& target) {
+// RMS of the differences from what is exact, of the RMS of that.
+struct RelativeError {
     double squares = 0, all = 0;
-    c.precision = precision;
-    for (c.seed = 1; c.seed <= 3; ++c.seed) {
-        Tensors tensors(c);
-        enlarge(c, data, &tensors);
-        Way way;
-        way.target = target.name;
-        const Outcome got = run(tensors, way);
-        if (got.output.empty()) return INFINITY;
-        const std::vector<double> exact = expect(tensors).exact.output;
+
+    template <typename Numbers>
+    void add(const Numbers& got, const std::vector<double>& exact) {
         for (size_t i = 0; i < exact.size(); ++i) {
-            squares += (double(got.output[i]) - exact[i]) * (double(got.output[i]) - exact[i]);
+            squares += (double(got[i]) - exact[i]) * (double(got[i]) - exact[i]);
             all += exact[i] * exact[i];
         }
     }
-    return std::sqrt(squares / all);
+    double value() const { return std::sqrt(squares / all); }
+};
+
+// A query row with a large element sees hardly more than one key: few rows would not tell the RMS of many.
+template <typename Visit>
+void visit_seeds(Case c, Data data, const Visit& visit) {
+    for (c.seed = 1; c.seed <= 3; ++c.seed) {
+        Tensors tensors(c);
+        enlarge(c, data, &tensors);
+        visit(tensors);
+    }
+}
+
+double error(Case c, quire_precision precision, Data data, const Target& target) {
+    c.precision = precision;
+    RelativeError error;
+    Way way;
+    way.target = target.name;
+    visit_seeds(c, data, [&](Tensors& tensors) {
+        const Outcome got = run(tensors, way);
+        if (got.output.empty())
+            error.squares = INFINITY;
+        else
+            error.add(got.output, expect(tensors).exact.output);
+    });
+    return error.value();
+}
+
+// Of a plain float32 attention, whatever kernels do.
+double plain_error(const Case& c, Data data) {
+    RelativeError error;
+    visit_seeds(c, data, [&](Tensors& tensors) {
+        const Expected expected = expect(tensors);
+        error.add(expected.plain.output, expected.exact.output);
+    });
+    return error.value();
 }
 
 std::vector<quire_format> formats() {
@@ -172,7 +200,8 @@ TEST(NumericsPrecision, QuickFewRows) {
     EXPECT_EQ(lower.high, 3 * options);
 }
 
-// Queries of three bytes are as near to exact numbers as float32, with large channels too.
+// Queries of three bytes are nearer to exact numbers than a plain float32 attention, whose sums run from the
+// first element to the last (0.78 of its error seen), with large channels too.
 TEST(NumericsPrecision, QuickHighestOfTiles) {
     if (!best_target().vnni || best_target().vector_bits != 512)
         GTEST_SKIP() << best_target().name << " takes no queries of three bytes";
@@ -183,14 +212,15 @@ TEST(NumericsPrecision, QuickHighestOfTiles) {
             for (const int head_size : {64, 96, 128, 256}) {
                 const Case c = usual_case(format, head_size, 7);
                 const double own = error(c, QUIRE_PRECISION_HIGHEST, data, best_target());
-                const double plain = error(c, QUIRE_PRECISION_HIGHEST, data, *find_target("avx2"));
-                EXPECT_LT(own, 1.1 * plain) << c << " data " << int(data);
+                const double plain = plain_error(c, data);
+                EXPECT_LT(own, 0.9 * plain) << c << " data " << int(data);
             }
 }
 
 // Of decode keys are three bytes' and weights are relative to the largest of 128 keys: two roundings more
-// than float32's, which show where few keys have all the weight. The bound lies between what was seen (1.57
-// times float32's error; this test says what it sees) and the twice that quire.h promises.
+// than float32's, which show where few keys have all the weight (0.67 of a plain float32 attention's error
+// seen; this test says what it sees). Not measured against kernels of floats: how their sums are split
+// differs.
 TEST(NumericsPrecision, QuickHighestOfDecode) {
     if (!best_target().vnni) GTEST_SKIP() << best_target().name << " takes no queries of three bytes";
     double largest = 0;
@@ -202,11 +232,11 @@ TEST(NumericsPrecision, QuickHighestOfDecode) {
                 for (const int queries : {1, 2}) {
                     const Case c = usual_case(format, head_size, queries);
                     const double own = error(c, QUIRE_PRECISION_HIGHEST, data, best_target());
-                    const double plain = error(c, QUIRE_PRECISION_HIGHEST, data, *find_target("avx2"));
-                    EXPECT_LT(own, 1.75 * plain) << c << " data " << int(data);
+                    const double plain = plain_error(c, data);
+                    EXPECT_LT(own, 0.8 * plain) << c << " data " << int(data);
                     largest = std::max(largest, own / plain);
                 }
-    std::printf("largest error of decode at highest: %.2f times float32's\n", largest);
+    std::printf("largest error of decode at highest: %.2f times a plain float32 attention's\n", largest);
 }
 
 // What bench/call.cc and bench/compare read.
