@@ -127,7 +127,7 @@ struct WeightsArgs {
 
 struct PvArgs {
     const void* probabilities;  // float [R][kBlock]; or the weights of WeightsArgs
-    const char* const* rows;    // [N] address of each value row
+    const char* const* rows;    // [N + kRowsSoon] address of each value row, as QkArgs
     const float* scales;        // [N][scale stride]; or the weights' factors
     const float* rescale;       // [R]
     float* output;              // [R][V] accumulated

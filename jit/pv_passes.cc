@@ -45,8 +45,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     L(each_turn);
     if (prefetches(pass)) emit_prefetches(pass);
     // Later passes read the same rows.
-    if (pass.row == 0 && pass.vec == 0 && prefetch_.asks_again())
-        prefetch_.again(rows_, count_, keys_a_turn(), 0, 1);
+    if (pass.row == 0 && pass.vec == 0) emit_own_rows_ahead(pass);
     rows_.turn(row_);
     emit_turn(acc, pass);
     add(weights_, turn_bytes());
@@ -56,6 +55,14 @@ void PvPasses::emit_pass(const Pass& pass) {
     jnz(each_turn, T_NEAR);
     emit_end(acc, pass);
     free(acc);
+}
+
+// Rows that this kernel reads itself, once more. Listed ones where each pass reads lines of its own: those of
+// the second are long in the caches before it comes to them.
+void PvPasses::emit_own_rows_ahead(const Pass& pass) {
+    if (prefetch_.asks_again()) return prefetch_.again(rows_, count_, keys_a_turn(), 0, 1);
+    const bool own_lines = pass.width < key_.vecs() && !keeps_values() && key_.row_bytes() > int(kLineBytes);
+    if (own_lines && prefetch_.asks_for_values_soon()) prefetch_.soon(rows_, keys_a_turn(), 0, 1);
 }
 
 // As many rows a turn as the pass has for each.

@@ -79,6 +79,7 @@ protected:
 private:
     void emit_pass(const Pass& pass);
     void emit_prefetches(const Pass& pass);
+    void emit_own_rows_ahead(const Pass& pass);
     int turns() const { return kBlock / keys_a_turn(); }
     static bool prefetches(const Pass& pass) { return pass.prefetch_begin < pass.prefetch_end; }
 };

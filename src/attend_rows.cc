@@ -31,7 +31,7 @@ struct RowsState {
     jit::RowBounds* bounds;                // [R] keys of a block that a row sees
     float* numbers;                        // as jit::QkArgs
     char* values;                          // [kBlock] rows of a block that are copied
-    const char** value_rows;               // [kBlock] addresses of those
+    const char** value_rows;               // [kBlock + kRowsSoon] addresses of those
     RowAddresses* addresses;               // [2]: this block and the next
 };
 
@@ -55,7 +55,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.numbers = scratch.floats(jit::kMostNumbers * size_t(plan.target->lanes()));
     s.addresses = scratch.array<RowAddresses>(2);
     s.values = scratch.array<char>(kBlock * size_t(copied_value_bytes(plan)));
-    s.value_rows = scratch.array<const char*>(kBlock);
+    s.value_rows = scratch.array<const char*>(kBlock + jit::kRowsSoon);
     return s;
 }
 
@@ -97,6 +97,7 @@ const char* const* near_rows(const AttentionPlan& plan, const AttentionProblem& 
         s.value_rows[i] = s.values + i * bytes;
         std::memcpy(s.values + i * bytes, block.value[i], size_t(bytes));
     }
+    std::fill_n(s.value_rows + block.padded(), jit::kRowsSoon, s.values);
     return s.value_rows;
 }
 
@@ -238,6 +239,16 @@ void prefetch_states(const AttentionPlan& plan, const Item& item, const States& 
     }
 }
 
+// The query rows of an item that is the first to round them: they have not been read yet.
+void prefetch_queries(const AttentionPlan& plan, const AttentionProblem& p, const Item& item) {
+    constexpr int64_t kLine = 64;
+    const int64_t bytes = bytes_of(plan.spec.type, plan.spec.D);
+    for (int64_t row = item.row_begin; row < item.row_end; ++row) {
+        const char* const at = query_at(p, item, row);
+        for (int64_t i = 0; i < bytes; i += kLine) _mm_prefetch(at + i, _MM_HINT_T1);
+    }
+}
+
 }  // namespace
 
 int64_t copied_value_bytes(const AttentionPlan& plan) {
@@ -278,6 +289,7 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     for (int64_t begin = item.key_begin; more; begin += kBlock) {
         more = set(next, item, begin + kBlock, block);
         if (!more && item.parts > 1) prefetch_states(plan, item, states);
+        if (!more && following && following->part == 0) prefetch_queries(plan, problem, *following);
         const bool prefetches = more || (following && set(next, *following, following->key_begin, block));
         // Kernels of adjacent rows ask for such rows alone.
         if (prefetches && !in_runs && block->side_by_side && !next->side_by_side)

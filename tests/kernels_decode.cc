@@ -269,6 +269,7 @@ private:
         if (placement != jit::Placement::adjacent) rows.keys = KernelRows::and_soon(rows.keys);
         rows.key_scales = list(keys_, true);
         rows.values = list(values_, false);
+        if (placement != jit::Placement::adjacent) rows.values = KernelRows::and_soon(rows.values);
         rows.value_scales = list(values_, true);
         return rows;
     }

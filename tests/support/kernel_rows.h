@@ -44,7 +44,7 @@ public:
     // which those of blocks of tokens do not.
     GuardedBuffer placed(jit::Placement placement, int first, int count, int length, bool of_scales,
                          std::vector<GuardedBuffer>* held) const;
-    // A list for QK: behind it are addresses that only a prefetch may touch.
+    // A list for QK and PV: behind it are addresses that only a prefetch may touch.
     static GuardedBuffer and_soon(const GuardedBuffer& list);
     // Addresses that only a prefetch may touch.
     static GuardedBuffer nowhere(int length);
