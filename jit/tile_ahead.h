@@ -14,7 +14,8 @@ namespace quire::jit {
 // the stack pointer, in the 128 bytes that are a leaf function's own: most kernels need the other registers.
 class TileAhead {
 public:
-    explicit TileAhead(Emitter& e) : e_(e) {}
+    TileAhead(Emitter& e, const Target& target)
+        : e_(e), near_(target.vector_bits == 512 && !target.of_intel()) {}
 
     // `args`: of the LinesAhead*. Behind Emitter::begin, when the kernel has the registers that it needs.
     // Clobbers rax, as end() does, but some() does not.
@@ -61,7 +62,7 @@ private:
         Line& line = lines_.emplace_back();
         e_.test(line_.cvt8(), uint8_t(kWritten));
         e_.jnz(line.write, e_.T_NEAR);
-        e_.prefetcht1(e_.ptr[line_]);
+        near_ ? e_.prefetcht0(e_.ptr[line_]) : e_.prefetcht1(e_.ptr[line_]);
         e_.L(line.asked);
         e_.add(line_, state(offsetof(LinesAhead, step)));
         e_.cmp(line_, state(offsetof(LinesAhead, end)));
@@ -99,7 +100,8 @@ private:
     }
 
     Emitter& e_;
-    Gpr line_;  // of begin()
+    const bool near_;  // into the first level, too: on Zen 5 lines for the second alone may not stay there
+    Gpr line_;         // of begin()
     std::deque<Line> lines_;
 };
 

@@ -30,7 +30,7 @@ std::vector<uint32_t> tile_config(const std::vector<TileShape>& shapes) {
 
 class TileAmx : public Emitter {
 protected:
-    explicit TileAmx(const TileKey& key) : Emitter(*key.target), key_(key), ahead_(*this) {}
+    explicit TileAmx(const TileKey& key) : Emitter(*key.target), key_(key), ahead_(*this, *key.target) {}
 
     int panel_bytes() const { return key_.vecs * vec_bytes(); }  // a row of queries, scores, outputs
     // Rows `row_bytes` (a register) apart.

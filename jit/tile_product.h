@@ -37,7 +37,7 @@ protected:
           n_(broadcasts(loaded_, spare)),
           acc_(Emitter::vecs("acc", n_ * vecs)),
           rows_(Emitter::vecs("rows", loaded_)),
-          ahead_(*this) {}
+          ahead_(*this, target) {}
 
     const Vec& acc(int n, int w) const { return acc_[size_t(n * vecs_ + w)]; }
     int panel_bytes() const { return vecs_ * vec_bytes(); }  // one row of the lane operand

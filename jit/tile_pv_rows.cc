@@ -27,7 +27,7 @@ public:
         : Emitter(*key.target),
           key_(key),
           loader_(WordLoader::make(*this, key.format, elements_a_step(*key.target))),
-          ahead_(*this) {
+          ahead_(*this, *key.target) {
         begin();
         mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
         mov(group_, ptr[args() + offsetof(TilePvArgs, probabilities)]);

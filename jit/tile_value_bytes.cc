@@ -257,7 +257,7 @@ public:
           key_(key),
           vecs_(panels_of_group(key) % kVecs == 0 ? kVecs : 1),
           values_(vecs("value", vecs_)),
-          ahead_(*this) {
+          ahead_(*this, *key.target) {
         begin();
         mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
         mov(panel_, ptr[args() + offsetof(TilePvArgs, values)]);
