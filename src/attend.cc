@@ -131,8 +131,7 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
 }
 
 bool RowAddresses::set_adjacent(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys) {
-    if (!cache.adjacent || keys % jit::kKeyPadding != 0) return false;
-    if (cache.page_size != 0 && first % cache.page_size + keys > cache.page_size) return false;
+    if (keys % jit::kKeyPadding != 0 || !cache.side_by_side(first, keys)) return false;
     begin = first;
     count = keys;
     side_by_side = true;

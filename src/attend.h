@@ -55,7 +55,7 @@ struct RowAddresses {
     // entry.
     const char *const *key_scale, *const *value_scale;
     int64_t begin, count;  // keys begin .. begin + count
-    bool side_by_side;     // as DecodeKernels::placement says: rows and scales; none is repeated
+    bool side_by_side;  // rows and scales; in decode as DecodeKernels::placement says, and none is repeated
 
     // The last row is repeated up to a multiple of kKeyPadding and at least `fill` entries.
     void set(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys, int64_t fill);

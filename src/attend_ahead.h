@@ -15,23 +15,16 @@ public:
     // where they are going to be written.
     template <typename Row>
     void add(const Row* const* rows, int64_t count, int64_t bytes, uintptr_t use = 0) {
-        jit::LineRun last = runs_ > 0 ? run_[runs_ - 1] : jit::LineRun{UINTPTR_MAX, 0};
         for (int64_t i = 0, of_span = 0; i < count; i += of_span) {
             of_span = is_span(rows + i, count - i, bytes) ? kSpan : 1;
-            const auto row = reinterpret_cast<uintptr_t>(rows[i]);
             const auto end = reinterpret_cast<uintptr_t>(rows[i + of_span - 1]) + uintptr_t(bytes);
-            const uintptr_t begin = row / kLine * kLine + use;
-            if (begin >= last.begin &&
-                begin < last.end + kLine) {  // rows side by side; short ones share lines
-                last.end = std::max(last.end, end);
-                continue;
-            }
-            if (runs_ > 0) run_[runs_ - 1] = last;
-            if (runs_ == kMost) return;
-            ++runs_;
-            last = {begin, end};
+            if (!add_piece(reinterpret_cast<uintptr_t>(rows[i]), end, use)) return;
         }
-        if (runs_ > 0) run_[runs_ - 1] = last;
+    }
+    // The same of rows side by side, by their first.
+    void add_adjacent(const char* first, int64_t count, int64_t bytes) {
+        const auto begin = reinterpret_cast<uintptr_t>(first);
+        add_piece(begin, begin + uintptr_t(count * bytes), 0);
     }
 
     // For kernels, from the first line on. There always is one, which may be asked for again and again.
@@ -52,6 +45,21 @@ public:
     }
 
 private:
+    // False: there is no room for it.
+    bool add_piece(uintptr_t row, uintptr_t end, uintptr_t use) {
+        const uintptr_t begin = row / kLine * kLine + use;
+        if (runs_ > 0) {
+            jit::LineRun& last = run_[runs_ - 1];
+            if (begin >= last.begin && begin < last.end + kLine) {  // short rows side by side share lines
+                last.end = std::max(last.end, end);
+                return true;
+            }
+        }
+        if (runs_ == kMost) return false;
+        run_[runs_++] = {begin, end};
+        return true;
+    }
+
     // Rows that are looked at together: with one after the other, decode of few rows spends a twentieth on
     // it.
     static constexpr int kSpan = 16;

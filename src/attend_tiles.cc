@@ -98,11 +98,14 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, Til
     const int64_t first = s.next_asked, rows = s.next->count * (index + 1) / s.num_panels - first;
     s.next_asked += rows;
     if (rows == 0) return;
+    const auto add_rows = [&](const char* const* list, int64_t bytes) {
+        s.next->side_by_side ? s.ahead->add_adjacent(list[first], rows, bytes)
+                             : s.ahead->add(list + first, rows, bytes);
+    };
     const auto add = [&](const char* const* list, const char* const* scales, const quire_format& format,
                          int dim) {
-        s.ahead->add(list + first, rows, bytes_of(format.type, dim));
-        if (is_quantised(format))
-            s.ahead->add(scales + first, rows, bytes_of(format.scale_type, dim / format.quant_group));
+        add_rows(list, bytes_of(format.type, dim));
+        if (is_quantised(format)) add_rows(scales, bytes_of(format.scale_type, dim / format.quant_group));
     };
     if (!s.pack->key_rows) add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
     const auto *const key = s.next->key[0], *const value = s.next->value[0];
@@ -221,7 +224,10 @@ int64_t find_tile(const AttentionPlan& plan, const AttentionProblem& p, const It
            !p.is_seen(item.b, item.row_begin / group, (item.row_end - 1) / group, begin, count()))
         begin += plan.tile_keys;
     s.next->count = s.next_asked = s.num_next_queries = 0;
-    if (begin < item.key_end) s.next->set(p.cache, item.b, item.kv_head, begin, count(), 0);
+    if (begin < item.key_end) {
+        s.next->set(p.cache, item.b, item.kv_head, begin, count(), 0);
+        s.next->side_by_side = p.cache.side_by_side(begin, count());
+    }
     return begin;
 }
 

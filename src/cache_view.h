@@ -25,6 +25,10 @@ struct CacheView {
         if (!starts) return t;
         return page_size == 0 ? starts(b) + t : starts(b, t / page_size) + t % page_size;
     }
+    // Whether these positions are in one page, in rows without a gap.
+    bool side_by_side(int64_t t, int64_t count) const {
+        return adjacent && (page_size == 0 || t % page_size + count <= page_size);
+    }
     TokenPlace key_at(int64_t b, int64_t row, int64_t head) const {
         return {key.at(b, row, head), key_scale.at(b, row, head), int(row % kBlockTokens)};
     }
