@@ -88,8 +88,10 @@ private:
 // Scores stay in registers; first numbers make the codes signed.
 class TileQkPairs : public TileQkBytes {
 protected:
-    TileQkPairs(const RowKey& key, int spare)
+    // lines: asked for with each pair of spans.
+    TileQkPairs(const RowKey& key, int spare, int lines)
         : TileQkBytes(key, 1, spare, 3),
+          lines_(lines),
           sums_(vecs("part", n_ * vecs_)),
           scores_(vecs("score", n_ * vecs_)) {}
 
@@ -115,10 +117,11 @@ protected:
         emit_start(sums_, first, 0);
         for (int pair = 0; pair < form_.part / (2 * kByteTileSpan); ++pair) {
             emit_pair(first, pair);
-            ask_ahead(2 * kByteTileSpan / 4);
+            for (int i = 0; i < lines_; ++i) ask_ahead(2 * kByteTileSpan / 4);
         }
     }
 
+    const int lines_;
     const std::vector<Vec> sums_, scores_;
 
 private:
@@ -137,9 +140,13 @@ private:
 // units.
 class TileQkShifted : public TileQkPairs {
 public:
-    explicit TileQkShifted(const RowKey& key) : TileQkPairs(key, 0) { generate(); }
+    explicit TileQkShifted(const RowKey& key) : TileQkPairs(key, 0, lines(key)) { generate(); }
 
 private:
+    // Rows of 8-bit codes have as many lines as the products of one vector of query rows would ask for, most
+    // of them in PV, too fast for DRAM: QK asks for more.
+    static int lines(const RowKey& key) { return key.rows == 1 ? 2 : 1; }
+
     void emit_part(int first) override {
         emit_pairs(first);
         add_scaled(scores_, sums_, first / scale_group(key_.format), 1, [](size_t) {});
@@ -166,7 +173,7 @@ private:
 // words with two factors. Parts are whole numbers; the row's factor is left for the end.
 class TileQkJoined : public TileQkPairs {
 public:
-    explicit TileQkJoined(const RowKey& key) : TileQkPairs(key, 1) { generate(); }
+    explicit TileQkJoined(const RowKey& key) : TileQkPairs(key, 1, 1) { generate(); }
 
 private:
     void emit_begin() override {
