@@ -1,7 +1,8 @@
-// The processors whose pipes are known. Zen 3: what kernels execute often was measured, alone and beside FMA,
-// additions and `vpmaddwd`, in loops of nothing else; the rest (`vpalignr`, `vpblendvb`, `vinsertps`) has the
-// pipes of what is like it. The others: what docs/performance.md found on them; where that says nothing, a
-// µop may take any pipe, so that the bound is never too high.
+// The processors whose pipes are known. Zen 3 and Zen 5: what kernels execute often was measured in loops of
+// nothing else, alone and beside FMA, additions and `vpmaddwd` (Zen 3) or `vpshufb` (Zen 5, vectors of 512
+// bits); the rest (Zen 3: `vpalignr`, `vpblendvb`, `vinsertps`) has the pipes of what is like it. The others:
+// what docs/performance.md found on them; where that says nothing, a µop may take any pipe, so that the bound
+// is never too high.
 #include <cpuid.h>
 
 #include <cstring>
@@ -43,11 +44,17 @@ const Processor kZen4 = {"Zen 4", 256, 256, 2, 3, 1, 6, {
 }};
 const Processor kZen5 = {"Zen 5", 512, 512, 2, 4, 1, 8, {
     {"v", "0123", nullptr}, {"vmov", "", nullptr}, {"vzero", "", nullptr},
-    {"vbroadcast", "", nullptr}, {"vpbroadcast", "", nullptr},
+    {"vbroadcast", "12", ""}, {"vpbroadcast", "12", ""}, {"vbroadcastf", "12", nullptr}, {"vbroadcasti", "12", nullptr},
     {"vfm", "01", nullptr}, {"vfnm", "01", nullptr}, {"vmul", "01", nullptr}, {"vpmadd", "01", nullptr},
-    {"vpmul", "01", nullptr}, {"vpdp", "01", nullptr}, {"vdp", "01", nullptr},
-    {"vadd", "23", nullptr}, {"vsub", "23", nullptr}, {"vcvt", "23", nullptr},
-    {"vpsll", "23", nullptr}, {"vpsrl", "23", nullptr}, {"vpsra", "23", nullptr},
+    {"vpmul", "01", nullptr}, {"vpdp", "01", nullptr}, {"vdp", "01", nullptr}, {"vpshld", "01", nullptr},
+    {"vadd", "23", nullptr}, {"vsub", "23", nullptr}, {"vmax", "23", nullptr}, {"vmin", "23", nullptr},
+    {"vcvt", "23", nullptr}, {"vrndscale", "23", nullptr}, {"vreduce", "23+23", nullptr}, {"vscalef", "23+23", nullptr},
+    {"vcvtph2ps", "23+12", nullptr}, {"vcvtps2ph", "23+12", nullptr}, {"vcvtne", "23+12", nullptr},
+    {"vpsll", "23", nullptr}, {"vpsrl", "23", nullptr}, {"vpsra", "23", nullptr}, {"vpabs", "03", nullptr},
+    {"vpshufb", "12", nullptr}, {"vshuff", "12", nullptr}, {"vshufi", "12", nullptr}, {"vperm", "12", nullptr},
+    {"vpermil", "0123", nullptr}, {"vpack", "12", nullptr}, {"vpalign", "12", nullptr},
+    {"vpmovsx", "12", nullptr}, {"vpmovzx", "12", nullptr}, {"vinsert", "12", nullptr}, {"vextract", "12", nullptr},
+    {"vcmp", "12", nullptr}, {"vpmovd2m", "12", nullptr},
 }};
 // Of 512 bits: the two pipes that are left then are 0 and 1 here.
 const Processor kIntel = {"Intel with AVX-512", 512, 512, 2, 3, 1, 6, {
