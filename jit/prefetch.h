@@ -18,7 +18,6 @@ class Prefetch {
 public:
     Prefetch(Emitter& e, const RowKey& key)
         : e_(e),
-          values_soon_(key.placement == Placement::listed && key.target->vector_bits == 512 && key.words()),
           again_(key.placement != Placement::listed && key.target->vector_bits == 512 &&
                  has_words(key.format)),
           row_bytes_(key.row_bytes()),
@@ -76,10 +75,6 @@ public:
         for (int i = part * total / parts, first = i; i < (part + 1) * total / parts; ++i)
             line(list, {rows, row_bytes_, i, i == first}, true);
     }
-
-    // Whether PV is to ask for its rows soon(), too. Where it takes as long as memory does, or memory is L3,
-    // that costs and gains nothing.
-    bool asks_for_values_soon() const { return values_soon_; }
 
     // Whether a kernel is to ask again(). Where it takes longer than memory does, that costs and gains
     // nothing: numbers in floats (docs/performance.md).
@@ -155,7 +150,7 @@ private:
     static int lines_of(int bytes) { return (bytes + kLine - 1) / kLine; }
 
     Emitter& e_;
-    const bool values_soon_, again_;
+    const bool again_;
     const int row_bytes_;
     const bool spreads_;
     const int scale_bytes_;

@@ -57,12 +57,17 @@ void PvPasses::emit_pass(const Pass& pass) {
     free(acc);
 }
 
-// Rows that this kernel reads itself, once more. Listed ones where each pass reads lines of its own: those of
-// the second are long in the caches before it comes to them.
+// Rows that this kernel reads itself, once more.
 void PvPasses::emit_own_rows_ahead(const Pass& pass) {
     if (prefetch_.asks_again()) return prefetch_.again(rows_, count_, keys_a_turn(), 0, 1);
+    if (asks_soon(pass)) prefetch_.soon(rows_, keys_a_turn(), 0, 1);
+}
+
+// Listed rows whose lines are read by a pass each: those of the second are long in the caches before it comes
+// to them. Other kernels lose by it, or gain nothing (docs/performance.md, "From DRAM").
+bool PvPasses::asks_soon(const Pass& pass) const {
     const bool own_lines = pass.width < key_.vecs() && !keeps_values() && key_.row_bytes() > int(kLineBytes);
-    if (own_lines && prefetch_.asks_for_values_soon()) prefetch_.soon(rows_, keys_a_turn(), 0, 1);
+    return own_lines && !rows_.side_by_side() && key_.words() && vec_bytes() == 64;
 }
 
 // As many rows a turn as the pass has for each.

@@ -80,6 +80,7 @@ private:
     void emit_pass(const Pass& pass);
     void emit_prefetches(const Pass& pass);
     void emit_own_rows_ahead(const Pass& pass);
+    bool asks_soon(const Pass& pass) const;
     int turns() const { return kBlock / keys_a_turn(); }
     static bool prefetches(const Pass& pass) { return pass.prefetch_begin < pass.prefetch_end; }
 };
