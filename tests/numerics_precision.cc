@@ -201,7 +201,8 @@ TEST(NumericsPrecision, QuickFewRows) {
 }
 
 // Queries of three bytes are nearer to exact numbers than a plain float32 attention, whose sums run from the
-// first element to the last (0.78 of its error seen), with large channels too.
+// first element to the last (0.78 of its error seen), with large channels too. Groups of 16 are floats where
+// bytes would take longer (targets without bfloat16), whose sums are as that one's (1.0 seen).
 TEST(NumericsPrecision, QuickHighestOfTiles) {
     if (!best_target().vnni || best_target().vector_bits != 512)
         GTEST_SKIP() << best_target().name << " takes no queries of three bytes";
@@ -213,14 +214,15 @@ TEST(NumericsPrecision, QuickHighestOfTiles) {
                 const Case c = usual_case(format, head_size, 7);
                 const double own = error(c, QUIRE_PRECISION_HIGHEST, data, best_target());
                 const double plain = plain_error(c, data);
-                EXPECT_LT(own, 0.9 * plain) << c << " data " << int(data);
+                const bool bytes = best_target().bf16 || format.quant_group != 16;
+                EXPECT_LT(own, (bytes ? 0.85 : 1.1) * plain) << c << " data " << int(data);
             }
 }
 
 // Of decode keys are three bytes' and weights are relative to the largest of 128 keys: two roundings more
-// than float32's, which show where few keys have all the weight (0.67 of a plain float32 attention's error
-// seen; this test says what it sees). Not measured against kernels of floats: how their sums are split
-// differs.
+// than float32's, which show where few keys have all the weight (0.78 of a plain float32 attention's error
+// seen, with AVX-VNNI; this test says what it sees). Not measured against kernels of floats: how their sums
+// are split differs.
 TEST(NumericsPrecision, QuickHighestOfDecode) {
     if (!best_target().vnni) GTEST_SKIP() << best_target().name << " takes no queries of three bytes";
     double largest = 0;
@@ -233,7 +235,7 @@ TEST(NumericsPrecision, QuickHighestOfDecode) {
                     const Case c = usual_case(format, head_size, queries);
                     const double own = error(c, QUIRE_PRECISION_HIGHEST, data, best_target());
                     const double plain = plain_error(c, data);
-                    EXPECT_LT(own, 0.8 * plain) << c << " data " << int(data);
+                    EXPECT_LT(own, 0.85 * plain) << c << " data " << int(data);
                     largest = std::max(largest, own / plain);
                 }
     std::printf("largest error of decode at highest: %.2f times a plain float32 attention's\n", largest);
