@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "jit/bfloat_exp2.h"
 #include "jit/softmax.h"
 #include "jit/softmax_emitter.h"
 
@@ -16,7 +17,7 @@ namespace {
 //   scores[key][w] = s; top[w] = max(top[w], s[w])
 // rescale[w] = exp2(max[w] - top[w]); max[w] = top[w]                        emit_maximum
 // for key in 0..count: p = exp2(scores[key][w] - top[w]); total[w] += p      emit_exponentials
-//   scores[key][w] = p; or, of two keys, pairs[key / 2][w] in the same memory: both have been read
+//   scores[key][w] = p; or, of two keys, pairs[key / 2][w] in the same memory: both have been read   emit_bfloats
 // sum[w] = sum[w] * rescale[w] + total[w]                                    emit_sum
 class TileSoftmax : public SoftmaxEmitter {
 public:
@@ -161,8 +162,21 @@ private:
         for (const Vec& v : total) zero(v);
         mov(score_, ptr[args() + offsetof(TileSoftmaxArgs, scores)]);
         mov(left_, count_);
-        const Gpr& pairs = begin_;  // of no more use
-        if (tile_.bfloats()) mov(pairs, score_);
+        Label large, done;
+        if (tile_.bfloats()) {
+            mov(pairs_, score_);
+            BfloatExp2::jump_if_large(*this, top_, large);
+            emit_bfloats(total);
+            jmp(done, T_NEAR);
+            L(large);
+        }
+        emit_floats(total);
+        L(done);
+        emit_sum(total);
+        free(total);
+    }
+
+    void emit_floats(const std::vector<Vec>& total) {
         // Three registers for each exponential, and one for a pair.
         const int together = 8 * vecs_ + 1 <= num_vecs() ? 2 : 1;
         hold_exp2(*this, near(), 3 * together * vecs_ + 1);
@@ -177,21 +191,43 @@ private:
                 vaddps(total[size_t(i % vecs_)], total[size_t(i % vecs_)], p[size_t(i)]);
                 if (!tile_.bfloats()) vmovups(ptr[row_constant(score_, i)], p[size_t(i)]);
             }
-            if (tile_.bfloats() && keys == 2) emit_pairs(p, pairs);
+            if (tile_.bfloats() && keys == 2) emit_pairs(p);
             free(p);
         });
         drop_held();
-        emit_sum(total);
-        free(total);
     }
 
-    void emit_pairs(const std::vector<Vec>& p, const Gpr& pairs) {
+    void emit_pairs(const std::vector<Vec>& p) {
         for (int w = 0; w < vecs_; ++w) {
             const Vec &first = p[size_t(w)], &second = p[size_t(vecs_ + w)];
             pair_bfloats(first, first, second);
-            vmovups(ptr[row_constant(pairs, w)], first);
+            vmovups(ptr[row_constant(pairs_, w)], first);
         }
-        add(pairs, row_bytes());
+        add(pairs_, row_bytes());
+    }
+
+    // The same in lanes of 16 bits. The total is of what was rounded.
+    void emit_bfloats(const std::vector<Vec>& total) {
+        stage("bfloats");
+        BfloatExp2 exp2(*this, vecs_);
+        for (const Vec& top : top_) exp2.scale_top(top);
+        Label each;
+        L(each);
+        const std::vector<Vec> p = vecs("p", 2 * vecs_);
+        for (int i = 0; i < 2 * vecs_; ++i)
+            exp2.emit_scaled(p[size_t(i)], top_[size_t(i % vecs_)], ptr[row_constant(score_, i)]);
+        for (int w = 0; w < vecs_; ++w) {
+            const Vec& pair = p[size_t(w)];
+            exp2.emit_pairs(pair, pair, p[size_t(vecs_ + w)], w);
+            exp2.add_pairs(total[size_t(w)], pair);
+            vmovups(ptr[row_constant(pairs_, w)], pair);
+        }
+        free(p);
+        add(pairs_, row_bytes());
+        add(score_, 2 * row_bytes());
+        sub(left_, 2);
+        jnz(each, T_NEAR);
+        for (int w = 0; w < vecs_; ++w) exp2.keep_nan(total[size_t(w)], w);
     }
 
     void emit_sum(const std::vector<Vec>& total) {
@@ -217,6 +253,7 @@ private:
     const std::vector<Vec> top_, odd_;  // odd: of every second key, where several are taken at a time
     const Gpr count_ = gpr("count"), score_ = gpr("score"), left_ = gpr("left"), begin_ = gpr("begin"),
               end_ = gpr("end"), slope_ = gpr("slope"), distance_ = gpr("distance"), bias_ = gpr("bias");
+    const Gpr& pairs_ = begin_;  // of no more use then
 };
 
 }  // namespace
