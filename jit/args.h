@@ -279,9 +279,10 @@ struct TileScalesArgs {  // scales of a tile's values, for weights that are word
     int64_t count;  // keys, a multiple of kKeyPadding
 };
 
-struct TileWeightsArgs {         // probabilities * scales of the values, as words or unsigned bytes
-    const float* probabilities;  // [N][W * L], 0 for padded keys
-    const float* scales;         // [N][scale stride]: of each group, relative to the largest (TileScalesArgs)
+struct TileWeightsArgs {  // probabilities * scales of the values, as words or unsigned bytes
+    // [N][W * L], 0 for padded keys; bytes: pairs of bfloat16 [N / 2][W * L] where takes_bfloat_pairs says so
+    const void* probabilities;
+    const float* scales;  // [N][scale stride]: of each group, relative to the largest (TileScalesArgs)
     // int16_t [groups][tile_weight_stride][2], each [N / 2][W * L][2] written; or uint8_t
     // [groups][tile_byte_weight_stride][4], each [N / 4][W * L][4] written
     void* weights;

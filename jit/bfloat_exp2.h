@@ -7,8 +7,8 @@
 
 namespace quire::jit {
 
-// The bits of a bfloat16 number 2^(whole + part) are 128 * (127 + whole + part), less 128 * (1 + part - 2^part).
-// So, with two bits more and what rounds,
+// The bits of a bfloat16 number 2^(whole + part) are 128 * (127 + whole + part), less 128 * (1 + part -
+// 2^part). So, with two bits more and what rounds,
 //   t = 512 * (score - top) + 512 * 127 + 1.5, as a word: 0 from 127 below top on
 //   bits = (t - 512 * (1 + part - 2^part)) / 4, by a table of the seven upper bits of part.
 // Relative error 5e-3 at most, 1.73e-3 RMS, where rounding alone has 3.9e-3 and 1.66e-3. 2^0 is 1.

@@ -209,6 +209,10 @@ Status make_tile_pv(CodeCache& cache, RowKey values, int vecs, TileKernels* kern
         &kernels->pv);
 }
 
+Products probabilities_for(const RowKey& values) {
+    return takes_bfloat_pairs(values) ? Products::bfloats : values.products;
+}
+
 Status make_tile_softmax(CodeCache& cache, TileSoftmaxKey key, TileKernels* kernels) {
     for (bool masked : {false, true}) {
         key.masked = masked;
@@ -225,7 +229,7 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
                          int vecs, TileKernels* kernels) {
     QUIRE_TRY(make_tile_qk(cache, keys, vecs, &kernels->qk));
     QUIRE_TRY(make_tile_pv(cache, values, vecs, kernels));
-    return make_tile_softmax(cache, {keys.target, scores, vecs, false, values.products}, kernels);
+    return make_tile_softmax(cache, {keys.target, scores, vecs, false, probabilities_for(values)}, kernels);
 }
 
 Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
@@ -239,7 +243,7 @@ Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& valu
     QUIRE_TRY(make(
         cache, of_rows.name("tile_pv_rows"), [&](auto* code) { return generate(of_rows, code); },
         &kernels->pv));
-    return make_tile_softmax(cache, {keys.target, scores, kVecs, false, values.products}, kernels);
+    return make_tile_softmax(cache, {keys.target, scores, kVecs, false, probabilities_for(values)}, kernels);
 }
 
 namespace {
@@ -248,6 +252,7 @@ Status make_pack_all_but_values(CodeCache& cache, const RowKey& keys, const RowK
                                 PackKernels* kernels) {
     kernels->key_products = keys.products;
     kernels->value_products = values.products;
+    kernels->probability_pairs = probabilities_for(values) == Products::bfloats;
     // Sums of codes are scaled, not numbers.
     QUIRE_TRY(make_scales(cache, keys.bfloats() ? plain(keys) : keys, &kernels->key_scales));
     QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));

@@ -59,6 +59,7 @@ struct TileKernels {  // query rows in the lanes; for one width of panel
 struct PackKernels {                             // cache rows -> tiles for TileKernels
     Kernel<TokenRowsArgs> key_rows, value_rows;  // blocks of tokens -> rows; empty where the cache has rows
     Products key_products = Products::floats, value_products = Products::floats;
+    bool probability_pairs = false;  // TileKernels::softmax leaves pairs of bfloat16 numbers
     Kernel<ScalesArgs> key_scales, value_scales;
     Kernel<TileScalesArgs> relate;  // of the values, where their weights are words or bytes; else empty
     Kernel<PackArgs> keys, values;  // values: empty where products take them from the rows of the cache

@@ -26,7 +26,7 @@ struct TileSoftmaxKey {
     int vecs;  // of query rows
     bool masked;
     Products probabilities =
-        Products::floats;  // what they are rounded to: words by another kernel, bfloats here
+        Products::floats;  // what they are rounded to: words, bytes by another kernel, bfloats here
 
     bool bfloats() const { return probabilities == Products::bfloats; }
     std::string name() const {

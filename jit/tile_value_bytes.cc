@@ -9,113 +9,9 @@
 namespace quire::jit {
 namespace {
 
-constexpr int kKeys = 4;  // of a lane; its bytes are of the first, third, second, fourth
+constexpr int kKeys = 4;  // of a lane
 
 int panels_of_group(const RowKey& key) { return (key.dim / key.groups() + kFourPanel - 1) / kFourPanel; }
-
-// for each run of kWeightRun keys:
-//   top[w] = largest probability of each lane
-//   factors[g][run][w] = top[w] / 255 * tops[run][g]
-//   for each four of its keys:
-//     words[2][w] = round(p[key][w] * 4096 / top[w]), of two keys each
-//     for each group g: weights[g][four][w] = round(words * scales / 2^15), of the four keys
-class TileByteWeights : public Emitter {
-public:
-    explicit TileByteWeights(const RowKey& key)
-        : Emitter(*key.target), key_(key), inverse_(vecs("inverse", key.rows)) {
-        begin();
-        mov(probabilities_, ptr[args() + offsetof(TileWeightsArgs, probabilities)]);
-        mov(scales_, ptr[args() + offsetof(TileWeightsArgs, scales)]);
-        mov(weights_, ptr[args() + offsetof(TileWeightsArgs, weights)]);
-        mov(factors_, ptr[args() + offsetof(TileWeightsArgs, factors)]);
-        mov(tops_, ptr[args() + offsetof(TileWeightsArgs, tops)]);
-        mov(count_, ptr[args() + offsetof(TileWeightsArgs, count)]);
-        vmovups(magic_, splat(kWhole));
-        vmovups(mask_, splat_bits(0xffff));
-        Label each;
-        L(each);
-        emit_tops();
-        for (int i = 0; i < kWeightRun; i += kKeys) emit_four();
-        sub(count_, kWeightRun);
-        jnz(each, T_NEAR);
-        end();
-    }
-
-private:
-    static constexpr float kWhole = 8388608;  // 2^23: the last bit of a number above is one
-
-    int panel_bytes() const { return key_.rows * vec_bytes(); }
-
-    void emit_tops() {
-        stage("tops");
-        for (const Vec& top : inverse_) vmovups(top, splat(kLeastTop));
-        for (int i = 0; i < kWeightRun * key_.rows; ++i) {
-            const Vec& top = inverse_[size_t(i % key_.rows)];
-            vmaxps(top, top, ptr[probabilities_ + i * vec_bytes()]);
-        }
-        const std::vector<Vec> unit = vecs("unit", key_.rows);
-        for (size_t w = 0; w < unit.size(); ++w) vmulps(unit[w], inverse_[w], splat(1 / kLargestByte));
-        for (int g = 0; g < key_.groups(); ++g) {
-            Temp top(*this, "top"), factor(*this, "factor");
-            broadcast(top, ptr[tops_ + g * 4]);
-            for (int w = 0; w < key_.rows; ++w) {
-                vmulps(factor, top, unit[size_t(w)]);
-                vmovups(ptr[factors_ + g * kWeightRuns * panel_bytes() + w * vec_bytes()], *factor);
-            }
-        }
-        free(unit);
-        add(factors_, panel_bytes());
-        add(tops_, key_.groups() * 4);
-        Temp largest(*this, "largest");
-        vmovups(largest, splat(kWordOfOne));
-        for (const Vec& top : inverse_) vdivps(top, largest, top);
-    }
-
-    // Of as many vectors of query rows at a time as there are registers for.
-    void emit_four() {
-        stage("four");
-        const int together = num_vecs() == 32 ? key_.rows : 1;
-        for (int w = 0; w < key_.rows; w += together) emit_four_of(w, together);
-        add(probabilities_, kKeys * panel_bytes());
-        add(scales_, kKeys * key_.scales_stride() * 4);
-        add(weights_, panel_bytes());
-    }
-
-    void emit_four_of(int begin, int count) {
-        const std::vector<Vec> p = vecs("p", kKeys * count);
-        const auto of = [&](int key, int w) { return p[size_t(key * count + w)]; };
-        for (int key = 0; key < kKeys; ++key)
-            for (int w = 0; w < count; ++w) {
-                vmovaps(of(key, w), magic_);
-                vfmadd231ps(of(key, w), inverse_[size_t(begin + w)],
-                            ptr[probabilities_ + key * panel_bytes() + (begin + w) * vec_bytes()]);
-            }
-        for (int w = 0; w < count; ++w)
-            for (int key = 0; key < kKeys; key += 2)
-                join_words(of(key, w), of(key, w), of(key + 1, w), mask_);
-        for (int g = 0; g < key_.groups(); ++g) {
-            Temp first(*this, "first scales"), second(*this, "second scales");
-            vpbroadcastd(first, ptr[scales_ + g * 4]);
-            vpbroadcastd(second, ptr[scales_ + (2 * key_.scales_stride() + g) * 4]);
-            for (int w = 0; w < count; ++w) {
-                Temp low(*this, "low"), high(*this, "high");
-                vpmulhrsw(low, first, of(0, w));
-                vpmulhrsw(high, second, of(2, w));
-                vpsllw(high, high, 8);
-                bit_or(low, low, high);
-                const int to = g * tile_byte_weight_stride(key_.rows * lanes()) * 4;
-                vmovups(ptr[weights_ + to + (begin + w) * vec_bytes()], *low);
-            }
-        }
-        free(p);
-    }
-
-    const RowKey key_;
-    const std::vector<Vec> inverse_;
-    const Vec magic_ = vec("2^23"), mask_ = vec("low word");
-    const Gpr probabilities_ = gpr("probabilities"), scales_ = gpr("scales"), weights_ = gpr("weights"),
-              count_ = gpr("count"), factors_ = gpr("factors"), tops_ = gpr("tops");
-};
 
 // for each group g, for each of its panels (of as many as there are), for d of kFourPanel step n:
 //   sum[n][w] = output[d + n][w] * rescale[w]
@@ -371,9 +267,6 @@ bool has_tile_value_bytes(const RowKey& key) {
            (key.groups() == 1 || scale_group(key.format) % kFourPanel == 0);
 }
 
-Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code) {
-    return TileByteWeights(key).finish(code);
-}
 Status generate_tile_pv_bytes(const RowKey& key, std::vector<uint8_t>* code) {
     return TilePvBytes(key).finish(code);
 }

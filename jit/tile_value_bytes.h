@@ -13,6 +13,9 @@ namespace quire::jit {
 // or INT4 with AVX2.
 bool has_tile_value_bytes(const RowKey& key);
 
+// Of what their weights are made: pairs of bfloat16 probabilities, or else float32 ones.
+bool takes_bfloat_pairs(const RowKey& key);
+
 Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code);  // as generate_tile_weights
 Status generate_tile_pv_bytes(const RowKey& key, std::vector<uint8_t>* code);      // void(const TilePvArgs*)
 // Of few query rows, `rows` of them in one vector.

@@ -104,7 +104,7 @@ bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item&
 void drop_panel(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin, int64_t count,
                 const TileState& s) {
     for (int64_t r = 0; r < panel.rows; ++r) {
-        if (s.pack->value_products != jit::Products::bfloats) {
+        if (!s.pack->probability_pairs) {
             drop(p, item, panel.row_begin + r, begin, count, s.scores + r, panel.lanes);
             continue;
         }

@@ -151,7 +151,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
     const auto whole = [&](int64_t step) { return (count + step - 1) / step * step; };
     const int64_t padded = whole(jit::kKeyPadding);
-    const bool pairs = s.pack->value_products == jit::Products::bfloats;
+    const bool pairs = s.pack->probability_pairs;
     const int group = plan.spec.group();
     const BlockView view =
         p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
@@ -178,7 +178,8 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
         {s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, s.new_max, panel.sum, s.rescale,
          pairs ? padded : count, plain, cap_factor(plan.spec)});
     if (p.dropout) drop_panel(p, item, panel, begin, count, s);
-    if (kernels.weights) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
+    if (kernels.weights && !pairs)
+        std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
     add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, is_first, s, ahead);
     s.ahead->finish();
 }

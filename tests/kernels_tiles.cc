@@ -31,12 +31,6 @@ TEST(KernelsTiles, EveryShapeOfWords) { check_shapes(jit_targets(), 1, jit::Prod
 TEST(KernelsTiles, QuickShapes) { check_shapes({&best_target()}, 9, jit::Products::floats); }
 TEST(KernelsTiles, QuickShapesOfWords) { check_shapes({&best_target()}, 9, jit::Products::words); }
 
-std::vector<const Target*> targets_with(bool Target::*feature) {
-    std::vector<const Target*> list = jit_targets();
-    list.erase(std::remove_if(list.begin(), list.end(), [&](const Target* t) { return !(t->*feature); }),
-               list.end());
-    return list;
-}
 std::vector<const Target*> bf16_targets() { return targets_with(&Target::bf16); }
 std::vector<const Target*> vnni_targets() { return targets_with(&Target::vnni); }
 TEST(KernelsTiles, EveryShapeOfBfloats) {

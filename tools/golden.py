@@ -161,7 +161,7 @@ KERNELS = (
         """pack_keys_d32_int4_gr32_f16_bytes tile_qk_d32_r1_int4_gr32_f16_bytes
         tile_query_d32_int4_gr32_f16_bytes pack_values_d32_int4_gr32_f16_bytes
         tile_scales_d32_int4_gr32_f16_bytes tile_weights_d32_r1_int4_gr32_f16_bytes
-        tile_softmax_w1_bytes tile_pv_d32_r1_int4_gr32_f16_bytes""",
+        tile_softmax_w1_bfloats tile_pv_d32_r1_int4_gr32_f16_bytes""",
     ),
     (
         ("avx512_vnni_bf16",),

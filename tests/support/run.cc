@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <tbb/global_control.h>
+#include <algorithm>
 
 #include <condition_variable>
 #include <cstdlib>
@@ -85,6 +86,13 @@ std::vector<const Target*> jit_targets() {
     for (const Target* t : targets())
         if (t->jit()) found.push_back(t);
     return found;
+}
+
+std::vector<const Target*> targets_with(bool Target::*feature) {
+    std::vector<const Target*> list = jit_targets();
+    list.erase(std::remove_if(list.begin(), list.end(), [&](const Target* t) { return !(t->*feature); }),
+               list.end());
+    return list;
 }
 
 // What is not asked for a target runs on.

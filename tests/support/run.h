@@ -12,6 +12,7 @@ namespace quire::test {
 const std::vector<const Target*>& targets();
 // Those with generated code.
 std::vector<const Target*> jit_targets();
+std::vector<const Target*> targets_with(bool Target::*feature);  // of these
 const Target& best_target();
 
 // Where a call runs. slices > 0: prepared, and run by so many threads of the test's own; else by quire's own.

@@ -70,8 +70,10 @@ public:
         // is their sum, here in log2. Sums of bytes are rounded to some units of the products.
         const bool words = key_.words() || key_.query_bytes() == 2 || value_.words();
         const double tolerance = key_.bytes() ? 5e-3 : words ? 5e-4 : 2e-5;
-        const double of_probabilities = value_.bfloats() ? 5.1e-3 : 0,
-                     of_sums = value_.bfloats() ? 7.3e-3 : value_.bytes() ? 1e-3 : 0;
+        const double of_probabilities = pack_.probability_pairs ? 5.1e-3 : 0,
+                     of_sums = pack_.probability_pairs ? 7.3e-3
+                               : value_.bytes()        ? 1e-3
+                                                       : 0;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
@@ -278,10 +280,10 @@ private:
         const auto guarded = [&](const auto& list) { return GuardedBuffer::of(list, flush_); };
         const GuardedBuffer begins = guarded(begin), ends = guarded(end), slopes = guarded(slope_),
                             distances = guarded(away),
-                            bias = guarded(bias_of(first, count, value_.bfloats() ? padded : count));
+                            bias = guarded(bias_of(first, count, pack_.probability_pairs ? padded : count));
         // QK finds the maximum of whole steps.
         const bool masked =
-            setup_.masked || (value_.bfloats() && padded != count) || count % jit::kTileStep != 0;
+            setup_.masked || (pack_.probability_pairs && padded != count) || count % jit::kTileStep != 0;
         GuardedBuffer new_max = array(L, around.scratch, flush_);
         std::copy_n(max.as<float>(), L, new_max.as<float>());
         const int64_t plain = setup_.masked ? 0 : count - 1;
@@ -296,16 +298,18 @@ private:
             masked ? kernels_.softmax_masked : kernels_.softmax,
             {scores.as<float>(), bias.as<float>(), begins.as<int32_t>(), ends.as<int32_t>(),
              slopes.as<float>(), distances.as<float>(), max.as<float>(), new_max.as<float>(), sum.as<float>(),
-             rescale.as<float>(), value_.bfloats() ? padded : count, plain, kCap},
+             rescale.as<float>(), pack_.probability_pairs ? padded : count, plain, kCap},
             around.entry);
         const float* const rescaling = first == 0 ? nullptr : rescale.as<float>();
         if (!kernels_.weights)
             return poisoned_call<jit::TilePvArgs>(
                 kernels_.pv,
                 {scores.as<float>(), tile.values.data(), rescaling, output.as<float>(),
-                 value_.bfloats() ? padded : count, panels(), nullptr, nullptr, ahead_.as<jit::LinesAhead>()},
+                 pack_.probability_pairs ? padded : count, panels(), nullptr, nullptr,
+                 ahead_.as<jit::LinesAhead>()},
                 around.entry);
-        std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
+        if (!pack_.probability_pairs)
+            std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
         const bool bytes = value_.bytes();
         const size_t groups = size_t(value_.groups()), factor_rows = bytes ? groups * jit::kWeightRuns : 1;
         const int stride = bytes ? jit::tile_byte_weight_stride(lanes_) : jit::tile_weight_stride(lanes_);
