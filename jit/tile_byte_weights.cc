@@ -8,10 +8,10 @@ namespace {
 
 constexpr int kKeys = 4;  // of a lane; its bytes are of the first, third, second, fourth
 
-// for each run of kWeightRun keys:
+// for each run of kWeightRun keys:                        (all tops first: a division is long to wait for)
 //   top[w] = largest probability of each lane
 //   factors[g][run][w] = top[w] / 255 * tops[run][g]
-//   for each four of its keys:
+// for each run, for each four of its keys:
 //     words[2][w] = round(p[key][w] * 4096 / top[w]), of two keys each
 //     for each group g: weights[g][four][w] = round(words * scales / 2^15), of the four keys
 class TileByteWeights : public Emitter {
@@ -19,20 +19,23 @@ public:
     explicit TileByteWeights(const RowKey& key)
         : Emitter(*key.target), key_(key), inverse_(vecs("inverse", key.rows)) {
         begin();
-        mov(probabilities_, ptr[args() + offsetof(TileWeightsArgs, probabilities)]);
-        mov(scales_, ptr[args() + offsetof(TileWeightsArgs, scales)]);
-        mov(weights_, ptr[args() + offsetof(TileWeightsArgs, weights)]);
         mov(factors_, ptr[args() + offsetof(TileWeightsArgs, factors)]);
         mov(tops_, ptr[args() + offsetof(TileWeightsArgs, tops)]);
-        mov(count_, ptr[args() + offsetof(TileWeightsArgs, count)]);
         vmovups(constant_, of_pairs() ? splat_bits(0x80008000) : splat(kWhole));
         vmovups(ones_, splat_bits(of_pairs() ? 0x00010001 : 0xffff));
-        Label each;
-        L(each);
-        emit_tops();
-        for (int i = 0; i < kWeightRun; i += kKeys) emit_four();
-        sub(count_, kWeightRun);
-        jnz(each, T_NEAR);
+        for_each_run([&] {
+            emit_tops();
+            add(probabilities_, kWeightRun * key_bytes());
+            add(weights_, kWeightRun / kKeys * panel_bytes());
+        });
+        mov(scales_, ptr[args() + offsetof(TileWeightsArgs, scales)]);
+        for_each_run([&] {
+            for (int w = 0; w < key_.rows; ++w) {
+                vmovups(inverse_[size_t(w)], ptr[inverse_at(w)]);
+                if (of_pairs()) vmovups(exponent_[size_t(w)], ptr[exponent_at(w)]);
+            }
+            for (int i = 0; i < kWeightRun; i += kKeys) emit_four();
+        });
         end();
     }
 
@@ -44,12 +47,32 @@ private:
     // Of one key; of pairs half of two.
     int key_bytes() const { return panel_bytes() / (of_pairs() ? 2 : 1); }
 
+    template <typename Body>
+    void for_each_run(const Body& body) {
+        mov(probabilities_, ptr[args() + offsetof(TileWeightsArgs, probabilities)]);
+        mov(weights_, ptr[args() + offsetof(TileWeightsArgs, weights)]);
+        mov(count_, ptr[args() + offsetof(TileWeightsArgs, count)]);
+        Label each;
+        L(each);
+        body();
+        sub(count_, kWeightRun);
+        jnz(each, T_NEAR);
+    }
+
+    // What the run's weights are made with waits in their memory.
+    RegExp inverse_at(int w) const { return weights_ + w * vec_bytes(); }
+    RegExp exponent_at(int w) const { return weights_ + panel_bytes() + w * vec_bytes(); }
+
     void emit_tops() {
         stage("tops");
         const std::vector<Vec> top = vecs("top", key_.rows);
         of_pairs() ? emit_tops_of_pairs(top) : emit_tops_of_floats(top);
         emit_factors(top);
         of_pairs() ? emit_inverse_of_pairs(top) : emit_inverse_of_floats(top);
+        for (int w = 0; w < key_.rows; ++w) {
+            vmovups(ptr[inverse_at(w)], inverse_[size_t(w)]);
+            if (of_pairs()) vmovups(ptr[exponent_at(w)], exponent_[size_t(w)]);
+        }
         free(top);
         add(factors_, panel_bytes());
         add(tops_, key_.groups() * 4);

@@ -228,8 +228,8 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            rounded to 8 bits, relative to the largest of 16 keys'. In prefill (more than 12 query rows a kv head, with
  *            AVX-512 more than 16, with AMX and no such codes more than 12), on the targets with bfloat16, all else of
  *            query, keys, values and weights (with AMX all of them) is rounded to bfloat16, whatever the cache's
- *            format.
- *            Adds an RMS error below 0.7 % (1.6 % over 4-bit codes) on normal data (0.3 to 0.65 % seen; bfloat16 over a
+ *            format, weights before they become 8 bits too: by up to 0.5 %, and so is their sum, of which lse is.
+ *            Adds an RMS error below 0.7 % (1.6 % over 4-bit codes) on normal data (0.3 to 0.66 % seen; bfloat16 over a
  *            bfloat16 cache 0.23 %), below 1.5 % where one of 64 channels of the query or of the values is ten times
  *            larger (0.3 to 1.3 % seen; bfloat16 0.3 to 0.8 %)
  * (tests/numerics_precision.cc, which prints what it sees) */
