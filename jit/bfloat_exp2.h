@@ -19,7 +19,7 @@ public:
     ~BfloatExp2();
     BfloatExp2(const BfloatExp2&) = delete;
 
-    // Jumps where a top is so large that 512 times it has no room for the rest. Before subtract.
+    // Jumps where a top is so large that 512 times it has no room for the rest. Before scale_top.
     static void jump_if_large(Emitter& e, const std::vector<Vec>& tops, const Label& large);
     // What emit_scaled needs in the place of a top.
     void scale_top(const Vec& top);

@@ -17,8 +17,8 @@ namespace {
 //   scores[key][w] = s; top[w] = max(top[w], s[w])
 // rescale[w] = exp2(max[w] - top[w]); max[w] = top[w]                        emit_maximum
 // for key in 0..count: p = exp2(scores[key][w] - top[w]); total[w] += p      emit_exponentials
-//   scores[key][w] = p; or, of two keys, pairs[key / 2][w] in the same memory: both have been read
-//   emit_bfloats
+//   scores[key][w] = p                                                       emit_floats
+//   or, of two keys, pairs[key / 2][w] in the same memory: both were read    emit_bfloats
 // sum[w] = sum[w] * rescale[w] + total[w]                                    emit_sum
 class TileSoftmax : public SoftmaxEmitter {
 public:

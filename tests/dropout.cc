@@ -108,19 +108,21 @@ TEST(Dropout, PatternOfProbabilities) {
     }
 }
 
-// The same of codes at precision `high`, where decode's probabilities become words relative to the largest of
-// a block of keys: those that are kept must not be larger than that.
-TEST(Dropout, PatternOfWords) {
+// The same of codes below `highest`: decode's probabilities become words relative to the largest of a block
+// of keys, and those that are kept must not be larger than that; those of tiles become words, or bytes, which
+// may be made of bfloat16 numbers.
+void check_pattern_of_codes(quire_precision precision, int64_t tokens, double relative) {
     constexpr int64_t kKeyHeads = 2, kHeads = 8, kSize = 64, kKeys = 300;
-    std::vector<float> query(kHeads * kSize, 0.f), scale(kKeys * kKeyHeads * kSize / 32, 1.f), output(query);
+    std::vector<float> query(size_t(tokens * kHeads * kSize), 0.f),
+        scale(kKeys * kKeyHeads * kSize / 32, 1.f), output(query);
     std::vector<int8_t> key(kKeys * kKeyHeads * kSize, 1), value(key.size(), 0);
     for (int64_t t = 0; t < kKeys; ++t)
         for (int64_t h = 0; h < kKeyHeads; ++h) value[size_t((t * kKeyHeads + h) * kSize + t % kSize)] = 1;
     const auto tensor = [](auto& numbers, quire_type type, std::vector<int64_t> shape) {
         return quire_tensor_of(numbers.data(), type, int32_t(shape.size()), shape.data());
     };
-    const quire_tensor q = tensor(query, QUIRE_F32, {1, kHeads, kSize}),
-                       o = tensor(output, QUIRE_F32, {1, kHeads, kSize}),
+    const quire_tensor q = tensor(query, QUIRE_F32, {tokens, kHeads, kSize}),
+                       o = tensor(output, QUIRE_F32, {tokens, kHeads, kSize}),
                        k = tensor(key, QUIRE_INT8, {kKeys, kKeyHeads, kSize}),
                        v = tensor(value, QUIRE_INT8, {kKeys, kKeyHeads, kSize}),
                        s = tensor(scale, QUIRE_F32, {kKeys, kKeyHeads, kSize / 32});
@@ -132,7 +134,7 @@ TEST(Dropout, PatternOfWords) {
             desc.num_kv_heads = kKeyHeads;
             desc.head_dim = kSize;
             desc.key_format = desc.value_format = {QUIRE_INT8, 32, QUIRE_F32};
-            desc.precision = QUIRE_PRECISION_HIGH;
+            desc.precision = precision;
             quire_plan* plan = nullptr;
             ASSERT_EQ(quire_attention_plan(context_of(target->name, 1), &desc, &plan), QUIRE_OK)
                 << quire_last_error();
@@ -145,15 +147,27 @@ TEST(Dropout, PatternOfWords) {
             args.dropout_step = 7;
             ASSERT_EQ(quire_attention(plan, &args), QUIRE_OK) << quire_last_error();
             quire_plan_destroy(plan);
-            for (int64_t h = 0; h < kHeads; ++h) {
+            for (int64_t row = 0; row < tokens * kHeads; ++row) {
                 std::vector<double> wanted(kSize, 0.0);
                 for (int64_t t = 0; t < kKeys; ++t)
-                    wanted[size_t(t % kSize)] += kept(h, 0, t, rate, 7) / double(kKeys);
+                    wanted[size_t(t % kSize)] += kept(row % kHeads, row / kHeads, t, rate, 7) / double(kKeys);
                 for (size_t d = 0; d < size_t(kSize); ++d)
-                    ASSERT_NEAR(output[size_t(h * kSize) + d], wanted[d], 5e-6)
-                        << target->name << " rate " << rate << " head " << h << " element " << d;
+                    ASSERT_NEAR(output[size_t(row * kSize) + d], wanted[d], 5e-6 + relative * wanted[d])
+                        << target->name << " rate " << rate << " row " << row << " element " << d;
             }
         }
+}
+
+TEST(Dropout, PatternOfWords) {
+    check_pattern_of_codes(QUIRE_PRECISION_HIGH, 1, 0);
+    check_pattern_of_codes(QUIRE_PRECISION_HIGH, 3, 0);
+    check_pattern_of_codes(QUIRE_PRECISION_HIGH, 11, 0);
+}
+TEST(Dropout, PatternOfBytes) {
+    constexpr double kOfBfloat = 1. / 256;
+    check_pattern_of_codes(QUIRE_PRECISION_MEDIUM, 1, kOfBfloat);
+    check_pattern_of_codes(QUIRE_PRECISION_MEDIUM, 4, kOfBfloat);
+    check_pattern_of_codes(QUIRE_PRECISION_MEDIUM, 11, kOfBfloat);
 }
 
 TEST(Dropout, ShareAndExpectation) {

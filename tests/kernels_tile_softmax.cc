@@ -2,7 +2,9 @@
 // float32 lanes, NaN in any place, rows that see nothing; registers poisoned.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "jit/kernels.h"
 #include "src/half.h"
@@ -15,6 +17,8 @@ namespace {
 constexpr int kCount = 32;
 // Of a weight (jit/bfloat_exp2.h).
 constexpr double kRelative = 5.1e-3;
+// Where all maxima are smaller (one that has seen nothing is not) the sum is of what was rounded.
+constexpr float kLarge = 32000;
 
 enum class Rows { usual, with_nan, hidden };
 
@@ -26,8 +30,19 @@ public:
         EXPECT_TRUE(make_tile_kernels(test_code_cache(), row, row, {}, vecs, &kernels_).ok());
     }
 
+    // Relative, of weights below 1.
+    struct Errors {
+        double sum = 0, squares = 0, largest = 0, count = 0;
+        void add(double error) {
+            sum += error;
+            squares += error * error;
+            largest = std::max(largest, std::fabs(error));
+            ++count;
+        }
+    };
+
     // Scores around `middle`, of some rows of `rows`.
-    void check(float middle, float spread, Rows rows, Random* random) {
+    void check(float middle, float spread, Rows rows, Random* random, Errors* errors = nullptr) {
         SCOPED_TRACE(testing::Message() << "around " << middle << " +- " << spread << ", rows " << int(rows));
         GuardedBuffer scores(size_t(kCount * lanes_) * 4, flush_);
         float* const s = scores.as<float>();
@@ -52,16 +67,19 @@ public:
             {s, nullptr, nullptr, nullptr, nullptr, nullptr, max.as<float>(), new_max.as<float>(),
              sum.as<float>(), rescale.as<float>(), kCount, kCount, 0},
             Entry::nan);
+        const bool of_rounded =
+            std::all_of(top.begin(), top.end(), [](float x) { return std::fabs(x) < kLarge; });
         for (int r = 0; r < lanes_; ++r) {
             ASSERT_EQ(max.as<float>()[r], top[size_t(r)]);
-            check_row(before, scores.as<uint16_t>(), r, double(top[size_t(r)]), double(sum.as<float>()[r]));
+            check_row(before, scores.as<uint16_t>(), r, double(top[size_t(r)]), double(sum.as<float>()[r]),
+                      of_rounded, errors);
         }
     }
 
 private:
-    void check_row(const std::vector<float>& before, const uint16_t* pairs, int r, double top,
-                   double sum) const {
-        double total = 0;
+    void check_row(const std::vector<float>& before, const uint16_t* pairs, int r, double top, double sum,
+                   bool of_rounded, Errors* errors) const {
+        double total = 0, of_pairs = 0;
         bool is_nan = false;
         for (int k = 0; k < kCount; ++k) {
             const auto score = double(before[size_t(k * lanes_ + r)]);
@@ -74,10 +92,15 @@ private:
                 ASSERT_EQ(got, 1) << "key " << k << " row " << r;
             }
             total += wanted;
+            of_pairs += got;
+            if (errors && wanted < 1) errors->add(got / wanted - 1);
         }
         ASSERT_EQ(std::isnan(sum), is_nan) << "row " << r;
         if (!is_nan) {
             ASSERT_NEAR(sum, total, kRelative * total) << "row " << r;
+            if (of_rounded) {
+                ASSERT_NEAR(sum, of_pairs, 1e-6 * of_pairs) << "row " << r;
+            }
         }
     }
 
@@ -85,6 +108,23 @@ private:
     const int lanes_;
     jit::TileKernels kernels_;
 };
+
+// What jit/bfloat_exp2.h says of the error.
+TEST(KernelsTileSoftmax, QuickErrorOfPairs) {
+    if (targets_with(&Target::bf16).empty()) GTEST_SKIP() << "no dot products of bfloat16 here";
+    for (const Target* target : targets_with(&Target::bf16)) {
+        TileSoftmaxOfPairs softmax(*target, 1, Flush::end);
+        Random random(1);
+        TileSoftmaxOfPairs::Errors errors;
+        for (int i = 0; i < 1000; ++i) softmax.check(0, 3, Rows::usual, &random, &errors);
+        const double rms = std::sqrt(errors.squares / errors.count), mean = errors.sum / errors.count;
+        std::printf("error of bfloat16 weights: RMS %.2e, mean %.0e, largest %.2e\n", rms, mean,
+                    errors.largest);
+        EXPECT_LT(rms, 1.8e-3);
+        EXPECT_LT(std::fabs(mean), 1e-4);
+        EXPECT_LT(errors.largest, 5e-3);
+    }
+}
 
 TEST(KernelsTileSoftmax, QuickPairs) {
     if (targets_with(&Target::bf16).empty()) GTEST_SKIP() << "no dot products of bfloat16 here";
