@@ -1,11 +1,8 @@
 #include "jit/qk_fours.h"
 
 #include <algorithm>
-#include <cstddef>
 
-#include "jit/byte_loader.h"
-#include "jit/emitter.h"
-#include "jit/prefetch.h"
+#include "jit/qk_fours_emitter.h"
 
 namespace quire::jit {
 namespace {
@@ -38,47 +35,20 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 //
 // live: acc[R' * F] + k[4 * F], and a run's second parts + scale[F] + sums[F] (digits, joined: two) + q, or
 //       words of each part; three: + 256, joined: + what second sums start with
-class QkFours : public Emitter {
+class QkFours : public FoursEmitter {
 public:
-    explicit QkFours(const RowKey& key)
-        : Emitter(*key.target),
-          key_(key),
-          form_(key),
-          loader_(ByteLoader::make(*this, key.format, key.dim)),
-          prefetch_(*this, key) {
-        begin();
-        mov(query_, ptr[args() + offsetof(QkArgs, query)]);
-        mov(starts_, ptr[args() + offsetof(QkArgs, starts)]);
-        mov(factors_, ptr[args() + offsetof(QkArgs, factors)]);
-        rows_.set(args() + offsetof(QkArgs, rows));
-        prefetch_.turns_of(keys_);
-        prefetch_.set(args() + offsetof(QkArgs, next), 0);
-        mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
-        mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
-        mov(count_, ptr[args() + offsetof(QkArgs, count)]);
-        if (form_.digits == 3) vmovups(base_ = vec("digit's base"), splat(256));
-        if (form_.joins_runs) vmovups(base_ = vec("second sums' start"), splat_bits(kSpanZero));
-        loader_->hold(spare(rows_a_pass()));
-        Label each_turn;
-        L(each_turn);
-        emit_turn();
-        rows_.move(keys_);
-        prefetch_.move(keys_);
-        add(scales_, key_.scales_stride() * 4 * keys_);
-        add(scores_, 4 * keys_);
-        sub(count_, keys_);
-        jnz(each_turn, T_NEAR);
-        end();
-    }
+    explicit QkFours(const RowKey& key) : FoursEmitter(key) { generate(); }
 
 private:
     struct Pass {
         int row, rows;
     };
-    struct Run {
-        int chunk, first;  // j
-    };
-    using Fours = std::vector<std::vector<Vec>>;  // [F][..]
+
+    void emit_begin() override {
+        if (form_.digits == 3) vmovups(base_ = vec("digit's base"), splat(256));
+        if (form_.joins_runs) vmovups(base_ = vec("second sums' start"), splat_bits(kSpanZero));
+        loader_->hold(spare(rows_a_pass()));
+    }
 
     int spare(int rows) const {
         const int parts = 4 + (form_.parts - 1) * (form_.joins_runs ? 4 : form_.run);
@@ -89,15 +59,13 @@ private:
         return num_vecs() - fours_ * (rows + parts + 1 + sums) - q - base;
     }
     bool fit(int rows) const { return spare(rows) >= 0; }
-    bool turns_scales() const { return fours_ == 1; }
     int rows_a_pass() const {
         int rows = key_.rows;
         while (!fit(rows)) rows = (rows + 1) / 2;
         return rows;
     }
-    RegExp scores_at(int row) const { return scores_ + row * kBlock * 4; }
 
-    void emit_turn() {
+    void emit_turn() override {
         rows_.turn(row_);
         if (turns_scales()) emit_scales();
         for (int row = 0; row < key_.rows; row += rows_a_pass()) {
@@ -116,9 +84,11 @@ private:
 
     void emit_chunk(const Fours& acc, int chunk, const Pass& pass) {
         stage("chunk " + std::to_string(chunk) + ", rows from " + std::to_string(pass.row));
-        if (pass.row == 0) emit_prefetches(chunk);
         Fours k;
-        for (int f = 0; f < fours_; ++f) k.push_back(emit_keys(chunk, f));
+        for (int f = 0; f < fours_; ++f) {
+            k.push_back(vecs("k", 4));
+            load_four(k.back(), rows_, chunk, f);
+        }
         if (form_.runs_share_scale)
             emit_runs(acc, k, chunk, pass);
         else if (form_.joins_runs)
@@ -128,19 +98,11 @@ private:
         for (const std::vector<Vec>& four : k) free(four);
     }
 
-    void emit_prefetches(int chunk) {
-        prefetch_.some(keys_, chunk, form_.chunks);
-        if (!prefetch_.asks_again()) return prefetch_.soon(rows_, keys_, chunk, form_.chunks);
-        prefetch_.again(rows_, count_, keys_, chunk, form_.chunks);
-    }
-
-    std::vector<Vec> emit_keys(int chunk, int four) {
-        const std::vector<Vec> k = vecs("k", 4);
-        for (int t = 0; t < 4; ++t) {
-            loader_->load_packed(k[size_t(t)], chunk, rows_.in_turn(4 * four + t, row_));
-        }
-        transpose_dwords(k);
-        return k;
+    // In the first pass, before row r of it, of what run `part` of `parts` asks for.
+    void emit_share(const Pass& pass, int r, int part, int parts) {
+        constexpr int kRows = 2;
+        const int shares = (pass.rows + kRows - 1) / kRows;
+        if (pass.row == 0 && r % kRows == 0) emit_prefetches(part * shares + r / kRows, parts * shares);
     }
 
     void emit_run(const Fours& acc, const Fours& k, const Run& run, const Pass& pass) {
@@ -158,6 +120,7 @@ private:
             }
         }
         for (int r = 0; r < pass.rows; ++r) {
+            emit_share(pass, r, run.chunk * runs_ + run.first / form_.run, form_.chunks * runs_);
             if (form_.joins_runs)
                 emit_joined(acc[size_t(r)], codes, scales, run.chunk, pass.row + r);
             else if (form_.weighs_words)
@@ -173,6 +136,7 @@ private:
         const std::vector<Vec> scales = vecs("scale", fours_);
         for (int f = 0; f < fours_; ++f) load_scales(scales[size_t(f)], f, {chunk, 0});
         for (int r = 0; r < pass.rows; ++r) {
+            emit_share(pass, r, chunk, form_.chunks);
             const std::vector<Vec> total = vecs("total", fours_);
             for (int first = 0; first < 4; first += form_.run)
                 emit_run_of_bytes(total, k, {chunk, first}, pass.row + r);
@@ -195,58 +159,6 @@ private:
             run.first == 0 ? vmulps(total[f], sums[f], factor) : vfmadd231ps(total[f], sums[f], factor);
         }
         free(sums);
-    }
-
-    // numbers[group][t] = the scale of key t, so that loads need no permutation of two cycles (Zen 3).
-    void emit_scales() {
-        stage("scales of four keys");
-        mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
-        for (int group = 0; group < key_.groups() * key_.numbers(); group += 4) {
-            const std::vector<Vec> of_key = vecs("scales", 4);
-            for (int t = 0; t < 4; ++t)
-                load_quarters(of_key[size_t(t)], {scales_ + (t * key_.scales_stride() + group) * 4});
-            transpose_dwords(of_key);
-            for (int i = 0; i < 4; ++i) {
-                inf_to_nan(of_key[size_t(i)]);
-                store_quarter(rax + (group + i) * 16, of_key[size_t(i)]);
-            }
-            free(of_key);
-        }
-    }
-
-    // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
-    void load_scales(const Vec& scale, int four, const Run& run) {
-        const std::vector<int> groups = loader_->groups(run.chunk);
-        if (turns_scales()) {
-            std::vector<RegExp> at;
-            mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
-            for (int lane = run.first; lane < lanes(); lane += 4)
-                at.push_back(rax + groups[size_t(lane)] * 16);
-            const bool same = groups[size_t(run.first)] == groups[size_t(lanes() - 4 + run.first)];
-            return same ? broadcast_quarter(scale, at[0]) : load_quarters(scale, at);
-        }
-        const int stride = key_.scales_stride(), first = groups[size_t(run.first)];
-        const RegExp at = scales_ + (4 * four * stride + first) * 4;
-        const auto order = [&](int of_key) {
-            std::vector<int> index;
-            for (int lane = 0; lane < lanes(); ++lane)
-                index.push_back(groups[size_t(lane / 4 * 4 + run.first)] - first + lane % 4 * of_key);
-            return index;
-        };
-        if (4 * stride <= lanes()) {
-            load_lanes(scale, at, order(stride));
-        } else {
-            zero(scale);
-            for (int t = 0; t < 4; ++t) load_lanes_of_four(scale, at + t * stride * 4, order(0), t);
-        }
-        inf_to_nan(scale);
-    }
-
-    int vector_of(const Run& run, int row) const {
-        return row * form_.vectors() + (run.chunk * 4 + run.first) * form_.parts * form_.digits;
-    }
-    int sum_of(const Run& run, int row) const {
-        return row * form_.sums() + run.chunk * form_.runs() + run.first / form_.run;
     }
 
     void emit_row(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
@@ -325,18 +237,6 @@ private:
         return factors_ + (row * form_.factors() + vector) * vec_bytes();
     }
 
-    void load_starts(const std::vector<Vec>& sums, int vector) {
-        for (size_t f = 0; f < sums.size(); ++f)
-            f == 0 ? vmovups(sums[0], ptr[starts_ + vector * vec_bytes()]) : vmovaps(sums[f], sums[0]);
-    }
-
-    void emit_dots(const std::vector<Vec>& sums, const Fours& codes, int i, int vector, int digit) {
-        const RegExp at = query_ + (vector + i * form_.digits + digit) * vec_bytes();
-        Temp q(*this, "q");
-        vmovups(q, ptr[at]);
-        for (size_t f = 0; f < sums.size(); ++f) dot_bytes(sums[f], codes[f][size_t(i)], q);
-    }
-
     // The sums of all digits as numbers, in `low`.
     void emit_numbers(const std::vector<Vec>& low, const std::vector<Vec>& high) {
         for (size_t f = 0; f < low.size(); ++f) {
@@ -359,16 +259,8 @@ private:
         fours_ == 1 ? store_quarter(scores_at(row), acc[0]) : store_half(scores_at(row), acc[0], 0);
     }
 
-    const RowKey key_;
-    const FoursForm form_;
-    const int fours_ = num_vecs() == 32 ? 2 : 1;  // F: they share what is loaded of the query
-    const int keys_ = 4 * fours_;                 // of a turn
-    const std::unique_ptr<ByteLoader> loader_;
-    Prefetch prefetch_;
+    const int runs_ = form_.joins_runs ? 1 : form_.runs();
     Vec base_;
-    const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"),
-              scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"), row_ = gpr("row");
-    RowList rows_{*this, key_, key_.row_bytes(), "rows"};
 };
 
 }  // namespace
@@ -401,6 +293,9 @@ FoursForm::FoursForm(const RowKey& key)
     joins_runs = one_scale && parts == 2;
 }
 
-Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) { return QkFours(key).finish(code); }
+Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) {
+    if (has_whole_rows(FoursForm(key))) return generate_qk_digits(key, code);
+    return QkFours(key).finish(code);
+}
 
 }  // namespace quire::jit

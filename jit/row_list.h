@@ -19,6 +19,13 @@ public:
         e_.mov(here_, e_.ptr[list]);
         if (adjacent()) e_.mov(here_, e_.ptr[here_]);
     }
+    // Points where `now` does, or so many rows behind it if more than those are left.
+    void follow(const RowList& now) { e_.mov(here_, now.here_); }
+    void follow(const RowList& now, int rows, const Gpr& left) {
+        e_.lea(here_, e_.ptr[now.here_ + rows * step()]);
+        e_.cmp(left, rows);
+        e_.cmove(here_, now.here_);
+    }
     // Address of row i from here on; of a list in `to`, which is written.
     RegExp at(int i, const Gpr& to) const {
         if (adjacent()) return here_ + i * bytes_;

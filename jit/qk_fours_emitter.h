@@ -1,0 +1,153 @@
+// What kernels of keys in fours (jit/qk_fours.h) have in common: turns over the keys of a block, and how
+// keys, scales and what sums start with get into registers.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "jit/byte_loader.h"
+#include "jit/emitter.h"
+#include "jit/prefetch.h"
+#include "jit/qk_fours.h"
+
+namespace quire::jit {
+
+class FoursEmitter : public Emitter {
+protected:
+    using Fours = std::vector<std::vector<Vec>>;  // [F][..]
+    struct Run {
+        int chunk, first;  // j
+    };
+
+    explicit FoursEmitter(const RowKey& key)
+        : Emitter(*key.target),
+          key_(key),
+          form_(key),
+          loader_(ByteLoader::make(*this, key.format, key.dim)),
+          prefetch_(*this, key) {}
+    virtual ~FoursEmitter() = default;
+
+    virtual void emit_begin() = 0;  // before the first turn
+    virtual void emit_turn() = 0;
+
+    void generate() {
+        begin();
+        mov(query_, ptr[args() + offsetof(QkArgs, query)]);
+        mov(starts_, ptr[args() + offsetof(QkArgs, starts)]);
+        mov(factors_, ptr[args() + offsetof(QkArgs, factors)]);
+        rows_.set(args() + offsetof(QkArgs, rows));
+        prefetch_.turns_of(keys_);
+        prefetch_.set(args() + offsetof(QkArgs, next), 0);
+        mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
+        mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
+        mov(count_, ptr[args() + offsetof(QkArgs, count)]);
+        emit_begin();
+        Label each_turn;
+        L(each_turn);
+        emit_turn();
+        rows_.move(keys_);
+        prefetch_.move(keys_);
+        add(scales_, key_.scales_stride() * 4 * keys_);
+        add(scores_, 4 * keys_);
+        sub(count_, keys_);
+        jnz(each_turn, T_NEAR);
+        end();
+    }
+
+    bool turns_scales() const { return fours_ == 1; }
+    RegExp scores_at(int row) const { return scores_ + row * kBlock * 4; }
+
+    // Share `part` of `parts` of what a turn asks for.
+    void emit_prefetches(int part, int parts) {
+        prefetch_.some(keys_, part, parts);
+        if (!prefetch_.asks_again()) return prefetch_.soon(rows_, keys_, part, parts);
+        prefetch_.again(rows_, count_, keys_, part, parts);
+    }
+
+    // k[j] = dword j of each 128 bits of four rows' chunks, the keys side by side.
+    void load_four(const std::vector<Vec>& k, const RowList& rows, int chunk, int four) {
+        for (int t = 0; t < 4; ++t)
+            loader_->load_packed(k[size_t(t)], chunk, rows.in_turn(4 * four + t, row_));
+        transpose_dwords(k);
+    }
+
+    // numbers[group][t] = the scale of key t, so that loads need no permutation of two cycles (Zen 3).
+    void emit_scales() {
+        stage("scales of four keys");
+        mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
+        for (int group = 0; group < key_.groups() * key_.numbers(); group += 4) {
+            const std::vector<Vec> of_key = vecs("scales", 4);
+            for (int t = 0; t < 4; ++t)
+                load_quarters(of_key[size_t(t)], {scales_ + (t * key_.scales_stride() + group) * 4});
+            transpose_dwords(of_key);
+            for (int i = 0; i < 4; ++i) {
+                inf_to_nan(of_key[size_t(i)]);
+                store_quarter(rax + (group + i) * 16, of_key[size_t(i)]);
+            }
+            free(of_key);
+        }
+    }
+
+    // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
+    void load_scales(const Vec& scale, int four, const Run& run) {
+        const std::vector<int> groups = loader_->groups(run.chunk);
+        if (turns_scales()) {
+            std::vector<RegExp> at;
+            mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
+            for (int lane = run.first; lane < lanes(); lane += 4)
+                at.push_back(rax + groups[size_t(lane)] * 16);
+            const bool same = groups[size_t(run.first)] == groups[size_t(lanes() - 4 + run.first)];
+            return same ? broadcast_quarter(scale, at[0]) : load_quarters(scale, at);
+        }
+        const int stride = key_.scales_stride(), first = groups[size_t(run.first)];
+        const RegExp at = scales_ + (4 * four * stride + first) * 4;
+        const auto order = [&](int of_key) {
+            std::vector<int> index;
+            for (int lane = 0; lane < lanes(); ++lane)
+                index.push_back(groups[size_t(lane / 4 * 4 + run.first)] - first + lane % 4 * of_key);
+            return index;
+        };
+        if (4 * stride <= lanes()) {
+            load_lanes(scale, at, order(stride));
+        } else {
+            zero(scale);
+            for (int t = 0; t < 4; ++t) load_lanes_of_four(scale, at + t * stride * 4, order(0), t);
+        }
+        inf_to_nan(scale);
+    }
+
+    int vector_of(const Run& run, int row) const {
+        return row * form_.vectors() + (run.chunk * 4 + run.first) * form_.parts * form_.digits;
+    }
+    int sum_of(const Run& run, int row) const {
+        return row * form_.sums() + run.chunk * form_.runs() + run.first / form_.run;
+    }
+
+    void load_starts(const std::vector<Vec>& sums, int vector) {
+        for (size_t f = 0; f < sums.size(); ++f)
+            f == 0 ? vmovups(sums[0], ptr[starts_ + vector * vec_bytes()]) : vmovaps(sums[f], sums[0]);
+    }
+
+    void emit_dots(const std::vector<Vec>& sums, const Fours& codes, int i, int vector, int digit) {
+        const RegExp at = query_ + (vector + i * form_.digits + digit) * vec_bytes();
+        Temp q(*this, "q");
+        vmovups(q, ptr[at]);
+        for (size_t f = 0; f < sums.size(); ++f) dot_bytes(sums[f], codes[f][size_t(i)], q);
+    }
+
+    const RowKey key_;
+    const FoursForm form_;
+    const int fours_ = num_vecs() == 32 ? 2 : 1;  // F: they share what is loaded of the query
+    const int keys_ = 4 * fours_;                 // of a turn
+    const std::unique_ptr<ByteLoader> loader_;
+    Prefetch prefetch_;
+    const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"),
+              scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"), row_ = gpr("row");
+    RowList rows_{*this, key_, key_.row_bytes(), "rows"};
+};
+
+// Each digit of the query a sum of its own, where a row of keys is one run.
+bool has_whole_rows(const FoursForm& form);
+Status generate_qk_digits(const RowKey& key, std::vector<uint8_t>* code);
+
+}  // namespace quire::jit
