@@ -98,11 +98,19 @@ private:
         for (const std::vector<Vec>& four : k) free(four);
     }
 
-    // In the first pass, before row r of it, of what run `part` of `parts` asks for.
-    void emit_share(const Pass& pass, int r, int part, int parts) {
+    // In the first pass, before row r of it, of what is asked for with run `part` of `parts` of the chunk.
+    // More than some ten lines at a time would have loads wait (Zen 5); but each share takes six instructions,
+    // which AVX2 has no room for.
+    void emit_share(const Pass& pass, int r, const Run& run, int parts) {
         constexpr int kRows = 2;
-        const int shares = (pass.rows + kRows - 1) / kRows;
-        if (pass.row == 0 && r % kRows == 0) emit_prefetches(part * shares + r / kRows, parts * shares);
+        const int part = run.chunk * parts + run.first / form_.run;
+        if (pass.row > 0 || r % kRows > 0) return;
+        if (fours_ > 1) {
+            const int shares = (pass.rows + kRows - 1) / kRows;
+            emit_prefetches(part * shares + r / kRows, form_.chunks * parts * shares);
+        } else if (r == 0 && run.first == 0) {
+            emit_prefetches(run.chunk, form_.chunks);
+        }
     }
 
     void emit_run(const Fours& acc, const Fours& k, const Run& run, const Pass& pass) {
@@ -120,7 +128,7 @@ private:
             }
         }
         for (int r = 0; r < pass.rows; ++r) {
-            emit_share(pass, r, run.chunk * runs_ + run.first / form_.run, form_.chunks * runs_);
+            emit_share(pass, r, run, form_.joins_runs ? 1 : form_.runs());
             if (form_.joins_runs)
                 emit_joined(acc[size_t(r)], codes, scales, run.chunk, pass.row + r);
             else if (form_.weighs_words)
@@ -136,7 +144,7 @@ private:
         const std::vector<Vec> scales = vecs("scale", fours_);
         for (int f = 0; f < fours_; ++f) load_scales(scales[size_t(f)], f, {chunk, 0});
         for (int r = 0; r < pass.rows; ++r) {
-            emit_share(pass, r, chunk, form_.chunks);
+            emit_share(pass, r, {chunk, 0}, 1);
             const std::vector<Vec> total = vecs("total", fours_);
             for (int first = 0; first < 4; first += form_.run)
                 emit_run_of_bytes(total, k, {chunk, first}, pass.row + r);
@@ -259,7 +267,6 @@ private:
         fours_ == 1 ? store_quarter(scores_at(row), acc[0]) : store_half(scores_at(row), acc[0], 0);
     }
 
-    const int runs_ = form_.joins_runs ? 1 : form_.runs();
     Vec base_;
 };
 
