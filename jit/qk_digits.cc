@@ -57,6 +57,7 @@ private:
     }
 
     void emit_turn() override {
+        if (!paces()) emit_prefetches(0, 1);
         if (turns_scales()) emit_scales();
         const std::vector<Vec> scales = vecs("scale", fours_);
         for (int f = 0; f < fours_; ++f) {
@@ -81,7 +82,7 @@ private:
         const bool last = pass + 1 == passes();
         for (int part = 0; part < form_.parts; ++part) {
             if (last && part == 1) load_keys_ahead();
-            emit_prefetches(pass * form_.parts + part, passes() * form_.parts);
+            if (paces()) emit_prefetches(pass * form_.parts + part, passes() * form_.parts);
             for (int i = part; i < 4 * form_.parts; i += form_.parts)
                 for (int r = 0; r < rows; ++r) emit_digits(sums[size_t(r)], i, row + r);
         }

@@ -84,6 +84,7 @@ private:
 
     void emit_chunk(const Fours& acc, int chunk, const Pass& pass) {
         stage("chunk " + std::to_string(chunk) + ", rows from " + std::to_string(pass.row));
+        if (pass.row == 0 && !paces()) emit_prefetches(chunk, form_.chunks);
         Fours k;
         for (int f = 0; f < fours_; ++f) {
             k.push_back(vecs("k", 4));
@@ -99,18 +100,11 @@ private:
     }
 
     // In the first pass, before row r of it, of what is asked for with run `part` of `parts` of the chunk.
-    // More than some ten lines at a time would have loads wait (Zen 5); but each share takes six instructions,
-    // which AVX2 has no room for.
-    void emit_share(const Pass& pass, int r, const Run& run, int parts) {
-        constexpr int kRows = 2;
-        const int part = run.chunk * parts + run.first / form_.run;
-        if (pass.row > 0 || r % kRows > 0) return;
-        if (fours_ > 1) {
-            const int shares = (pass.rows + kRows - 1) / kRows;
-            emit_prefetches(part * shares + r / kRows, form_.chunks * parts * shares);
-        } else if (r == 0 && run.first == 0) {
-            emit_prefetches(run.chunk, form_.chunks);
-        }
+    void emit_share(const Pass& pass, int r, int chunk, int part, int parts) {
+        if (!paces() || pass.row > 0) return;
+        const int each = parts * (rows_.side_by_side() ? 1 : 2);  // of the occasions in a chunk
+        const int shares = (parts * pass.rows + each - 1) / each, at = part * pass.rows + r;
+        if (at % each == 0) emit_prefetches(chunk * shares + at / each, form_.chunks * shares);
     }
 
     void emit_run(const Fours& acc, const Fours& k, const Run& run, const Pass& pass) {
@@ -128,7 +122,7 @@ private:
             }
         }
         for (int r = 0; r < pass.rows; ++r) {
-            emit_share(pass, r, run, form_.joins_runs ? 1 : form_.runs());
+            emit_share(pass, r, run.chunk, run.first / form_.run, form_.joins_runs ? 1 : form_.runs());
             if (form_.joins_runs)
                 emit_joined(acc[size_t(r)], codes, scales, run.chunk, pass.row + r);
             else if (form_.weighs_words)
@@ -144,7 +138,7 @@ private:
         const std::vector<Vec> scales = vecs("scale", fours_);
         for (int f = 0; f < fours_; ++f) load_scales(scales[size_t(f)], f, {chunk, 0});
         for (int r = 0; r < pass.rows; ++r) {
-            emit_share(pass, r, {chunk, 0}, 1);
+            emit_share(pass, r, chunk, 0, 1);
             const std::vector<Vec> total = vecs("total", fours_);
             for (int first = 0; first < 4; first += form_.run)
                 emit_run_of_bytes(total, k, {chunk, first}, pass.row + r);

@@ -63,6 +63,10 @@ protected:
         if (!prefetch_.asks_again()) return prefetch_.soon(rows_, keys_, part, parts);
         prefetch_.again(rows_, count_, keys_, part, parts);
     }
+    // Whether they come in as many shares as there is occasion for. A processor that is asked for many lines
+    // at a time drops some, and has loads wait for others (Zen 5). AVX2 has no room for the six instructions
+    // of a share; listed rows of three digits lose by it (docs/performance.md, "From DRAM").
+    bool paces() const { return fours_ > 1 && (rows_.side_by_side() || form_.digits < 3); }
 
     // k[j] = dword j of each 128 bits of four rows' chunks, the keys side by side.
     void load_four(const std::vector<Vec>& k, const RowList& rows, int chunk, int four) {
