@@ -19,8 +19,19 @@ void prefetch_to_write(const void* at) {
 
 constexpr int kBlock = jit::kBlock;
 
+// What the kernels of an item ask for, of one side of the cache.
+struct AskedRows {
+    bool near;            // jit::NextRows
+    int64_t bytes;        // of a row, or of a block of tokens
+    int64_t lines, step;  // of memory, of tokens, of each
+};
+
 struct RowsState {
     QueryRows query;
+    AskedRows keys, values;
+    bool same_rows;
+    int64_t first_query, last_query;       // of the item
+    int64_t copied_bytes;                  // of a value row: copied_value_bytes
     float* output;                         // [R][V]
     int16_t* weights;                      // as jit::WeightsArgs, values of words
     float* weight_factors;                 // as well
@@ -30,7 +41,7 @@ struct RowsState {
     float *block_factors, *tops, *totals;  // [R] as jit::SoftmaxArgs
     jit::RowBounds* bounds;                // [R] keys of a block that a row sees
     float* numbers;                        // as jit::QkArgs
-    char* values;                          // [kBlock] rows of a block that are copied
+    char* copied_values;                   // [kBlock] rows of a block that are copied
     const char** value_rows;               // [kBlock + kRowsSoon] addresses of those
     RowAddresses* addresses;               // [2]: this block and the next
 };
@@ -54,7 +65,8 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.bounds = scratch.array<jit::RowBounds>(R);
     s.numbers = scratch.floats(jit::kMostNumbers * size_t(plan.target->lanes()));
     s.addresses = scratch.array<RowAddresses>(2);
-    s.values = scratch.array<char>(kBlock * size_t(copied_value_bytes(plan)));
+    s.copied_bytes = copied_value_bytes(plan);
+    s.copied_values = scratch.array<char>(kBlock * size_t(s.copied_bytes));
     s.value_rows = scratch.array<const char*>(kBlock + jit::kRowsSoon);
     return s;
 }
@@ -62,16 +74,19 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                 const RowAddresses& block, const RowsState& s) {
     const int group = plan.spec.group();
-    KeyRange seen{0, 0};
-    for (int64_t row = item.row_begin; row < item.row_end; ++row) {
-        jit::RowBounds& bounds = s.bounds[row - item.row_begin];
-        if (row == item.row_begin || row % group == 0)  // the heads of a query see the same
-            seen = p.visible_in(item.b, row / group, block.begin, block.count);
-        bounds.begin = int32_t(seen.begin);
-        bounds.end = int32_t(seen.end);
-        if (!plan.spec.alibi) continue;
-        bounds.slope = plan.slopes[size_t(item.kv_head * group + row % group)] * jit::kLog2e;
-        bounds.distance = float(block.begin - p.position(item.b, row / group));
+    int64_t row = item.row_begin;
+    for (int64_t query = s.first_query; query <= s.last_query; ++query) {
+        const KeyRange seen = p.visible_in(item.b, query, block.begin, block.count);  // all its heads
+        const float distance = plan.spec.alibi ? float(block.begin - p.position(item.b, query)) : 0;
+        for (; row < std::min(item.row_end, (query + 1) * group); ++row) {
+            jit::RowBounds& bounds = s.bounds[row - item.row_begin];
+            bounds.begin = int32_t(seen.begin);
+            bounds.end = int32_t(seen.end);
+            if (!plan.spec.alibi) continue;
+            const int64_t head = item.kv_head * group + row - query * group;
+            bounds.slope = plan.slopes[size_t(head)] * jit::kLog2e;
+            bounds.distance = distance;
+        }
     }
 }
 
@@ -88,16 +103,15 @@ void clear_dead_scales(const AttentionPlan& plan, const RowAddresses& block, flo
 // PV reads the values of a block several times. Rows a multiple of a page apart share so few sets of a small
 // second-level cache that they do not stay there (Zen 3: 64 KB a way, 8 ways, for keys as well): they are
 // copied. On Zen 5, with 16 ways, the copy takes more than it saves, however far apart they are.
-const char* const* near_rows(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& block,
-                             const RowsState& s) {
+const char* const* near_rows(const AttentionProblem& p, const RowAddresses& block, const RowsState& s) {
     constexpr int64_t kFar = 4096;
-    const int64_t bytes = copied_value_bytes(plan);
+    const int64_t bytes = s.copied_bytes;
     if (bytes == 0 || block.side_by_side || p.cache.value.row_stride % kFar != 0) return block.value;
     for (int64_t i = 0; i < block.padded(); ++i) {
-        s.value_rows[i] = s.values + i * bytes;
-        std::memcpy(s.values + i * bytes, block.value[i], size_t(bytes));
+        s.value_rows[i] = s.copied_values + i * bytes;
+        std::memcpy(s.copied_values + i * bytes, block.value[i], size_t(bytes));
     }
-    std::fill_n(s.value_rows + block.padded(), jit::kRowsSoon, s.values);
+    std::fill_n(s.value_rows + block.padded(), jit::kRowsSoon, s.copied_values);
     return s.value_rows;
 }
 
@@ -110,45 +124,42 @@ bool same_rows(const AttentionPlan& plan) {
 
 // The first-level cache takes the next rows where it is large and they lie side by side, as those of a block
 // of tokens do: with others between them they share few of its sets. Not on Intel's cores (jit/prefetch.h).
-bool are_near(const Target& target, const quire_format& format, int dim, int64_t stride) {
-    return has_large_l1() && !target.of_intel() &&
-           (token_block_info(format.type) || stride == bytes_of(format.type, dim));
+AskedRows asked_rows(const Target& target, const quire_format& format, int dim, int64_t stride) {
+    constexpr int kLine = 64;
+    const bool blocks = token_block_info(format.type) != nullptr;
+    const int64_t bytes = blocks ? block_bytes(format, dim) : bytes_of(format.type, dim);
+    return {has_large_l1() && !target.of_intel() && (blocks || stride == bytes), bytes,
+            (bytes + kLine - 1) / kLine, blocks ? kBlockTokens : 1};
 }
-jit::NextRows next_keys(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& of) {
-    return {of.key, of.key_scale,
-            are_near(*plan.target, plan.spec.key_format, plan.spec.D, p.cache.key.row_stride)};
+void set_asked_rows(const AttentionPlan& plan, const AttentionProblem& p, RowsState* s) {
+    const AttentionSpec& spec = plan.spec;
+    s->keys = asked_rows(*plan.target, spec.key_format, spec.D, p.cache.key.row_stride);
+    s->values = asked_rows(*plan.target, spec.value_format, spec.Dv, p.cache.value.row_stride);
+    s->same_rows = same_rows(plan);
 }
-jit::NextRows next_values(const AttentionPlan& plan, const AttentionProblem& p, const RowAddresses& of) {
-    return {of.value, of.value_scale,
-            are_near(*plan.target, plan.spec.value_format, plan.spec.Dv, p.cache.value.row_stride)};
+jit::NextRows next_keys(const RowAddresses& of, const RowsState& s) {
+    return {of.key, of.key_scale, s.keys.near};
+}
+jit::NextRows next_values(const RowAddresses& of, const RowsState& s) {
+    return {of.value, of.value_scale, s.values.near};
 }
 
 // QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the
 // memory busy meanwhile, and are enough for the processor's own prefetches to go on from there.
-void prefetch_first(const AttentionPlan& plan, const jit::NextRows& rows, bool side_by_side) {
+void prefetch_first(const AskedRows& asked, const jit::NextRows& rows, bool side_by_side) {
     constexpr int kLines = 12, kLine = 64;
-    const bool keys = same_rows(plan);
-    const quire_format& format = keys ? plan.spec.key_format : plan.spec.value_format;
-    const int dim = keys ? plan.spec.D : plan.spec.Dv;
-    const bool blocks = token_block_info(format.type) != nullptr;
-    const int64_t bytes = blocks ? block_bytes(format, dim) : bytes_of(format.type, dim);
-    const int64_t lines = (bytes + kLine - 1) / kLine, step = blocks ? kBlockTokens : 1;
     for (int64_t i = 0, row = 0, line = 0; i < kLines; ++i) {
         const char* const at = side_by_side ? rows.rows[0] + i * kLine : rows.rows[row] + line * kLine;
         rows.near ? _mm_prefetch(at, _MM_HINT_T0) : _mm_prefetch(at, _MM_HINT_T1);
-        if (++line == lines) line = 0, row += step;
+        if (++line == asked.lines) line = 0, row += asked.step;
     }
 }
 
 // A line of each page of adjacent rows, a kernel before all their lines are asked for: by then the walk for
 // the page's address is done. On Zen 4 that gains nothing.
-void prefetch_pages(const AttentionPlan& plan, const RowAddresses& of, Side side) {
+void prefetch_pages(const AskedRows& asked, const RowAddresses& of, const char* first) {
     constexpr int64_t kPage = 4096;
-    const bool keys = side == Side::key;
-    const quire_format& format = keys ? plan.spec.key_format : plan.spec.value_format;
-    const int64_t bytes = bytes_of(format.type, keys ? plan.spec.D : plan.spec.Dv);
-    const char* const first = keys ? of.key[0] : of.value[0];
-    for (int64_t i = 0; i < of.count * bytes; i += kPage) _mm_prefetch(first + i, _MM_HINT_T1);
+    for (int64_t i = 0; i < of.count * asked.bytes; i += kPage) _mm_prefetch(first + i, _MM_HINT_T1);
 }
 
 // Probabilities stay at most 1, as weights of words take them: what the kept ones are multiplied by goes
@@ -191,9 +202,7 @@ void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels,
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const int64_t rows = item.row_end - item.row_begin;
-    const int group = plan.spec.group();
-    const BlockView view =
-        p.look(item.b, item.row_begin / group, (item.row_end - 1) / group, block.begin, block.count);
+    const BlockView view = p.look(item.b, s.first_query, s.last_query, block.begin, block.count);
     if (!view.seen) return;
     const jit::DecodeKernels& kernels = view.bias ? plan.decode_bias[rows] : plan.decode[rows];
     const int64_t padded = block.padded();
@@ -209,18 +218,18 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (of_rows.key_scales) of_rows.key_scales({block.key_scale, s.scales, padded});
     const bool by_page =
         plan.target->of_intel() && next.side_by_side && kernels.placement == jit::Placement::adjacent;
-    if (by_page) prefetch_pages(plan, next, Side::key);
+    if (by_page) prefetch_pages(s.keys, next, next.key[0]);
     of_rows.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.scales, s.scores, padded,
-                same_rows(plan) ? next_values(plan, p, block) : next_keys(plan, p, next), s.numbers});
-    const jit::NextRows after = same_rows(plan) ? next_keys(plan, p, next) : next_values(plan, p, next);
-    prefetch_first(plan, after, block.side_by_side);
+                s.same_rows ? next_values(block, s) : next_keys(next, s), s.numbers});
+    const jit::NextRows after = s.same_rows ? next_keys(next, s) : next_values(next, s);
+    prefetch_first(s.same_rows ? s.keys : s.values, after, block.side_by_side);
     kernels.softmax({s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, s.block_factors, s.tops, s.totals,
                      rows, padded, cap_factor(plan.spec)});
     if (p.dropout) drop_rows(p, item, block, kernels.of_block, s);
     if (of_rows.value_scales) of_rows.value_scales({block.value_scale, s.scales, padded});
     clear_dead_scales(plan, block, s.scales);
-    const char* const* values = near_rows(plan, p, block, s);
-    if (by_page) prefetch_pages(plan, next, Side::value);
+    const char* const* values = near_rows(p, block, s);
+    if (by_page) prefetch_pages(s.values, next, next.value[0]);
     if (kernels.weights) {
         add_weighted(plan, kernels, of_rows, values, rows, padded, after, s);
     } else {
@@ -263,6 +272,9 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
                  States& states) {
     std::optional<WithoutSubnormals> flush(std::in_place);
     RowsState s = allocate(plan, scratch);
+    set_asked_rows(plan, problem, &s);
+    s.first_query = item.row_begin / plan.spec.group();
+    s.last_query = (item.row_end - 1) / plan.spec.group();
     const int64_t rows = item.row_end - item.row_begin;
     float* const own = scratch.floats(query_floats(plan, rows));
     s.query = item.parts > 1 ? queries.get(plan, problem, item, merge, own)
