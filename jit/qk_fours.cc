@@ -90,6 +90,7 @@ private:
             k.push_back(vecs("k", 4));
             load_four(k.back(), rows_, chunk, f);
         }
+        if (keeps_scales() && pass.row == 0) keep_scales(chunk);
         if (form_.runs_share_scale)
             emit_runs(acc, k, chunk, pass);
         else if (form_.joins_runs)

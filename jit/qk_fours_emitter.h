@@ -92,8 +92,37 @@ protected:
         }
     }
 
+    // With 512 bits, where each dword has a scale of its own, and those of four keys are more than a vector:
+    // numbers[chunk][f][j] = what load_scales gets, by a transposition for all j. For half as many that gains
+    // nothing.
+    bool keeps_scales() const {
+        const bool of_each = form_.run == 1 && !form_.joins_runs && !form_.runs_share_scale;
+        return !turns_scales() && of_each && 4 * key_.scales_stride() > lanes();
+    }
+    RegExp kept_scales(int four, const Run& run) const {
+        return rax + ((run.chunk * fours_ + four) * 4 + run.first) * vec_bytes();
+    }
+    void keep_scales(int chunk) {
+        const std::vector<int> groups = loader_->groups(chunk);
+        for (int four = 0; four < fours_; ++four) {
+            const std::vector<Vec> of_key = vecs("scales", 4);
+            const RegExp at = scales_ + (4 * four * key_.scales_stride()) * 4;
+            for (int t = 0; t < 4; ++t)
+                load_lanes(of_key[size_t(t)], at + t * key_.scales_stride() * 4, groups);
+            transpose_dwords(of_key);
+            for (const Vec& v : of_key) inf_to_nan(v);
+            mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
+            for (int j = 0; j < 4; ++j) vmovups(ptr[kept_scales(four, {chunk, j})], of_key[size_t(j)]);
+            free(of_key);
+        }
+    }
+
     // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
     void load_scales(const Vec& scale, int four, const Run& run) {
+        if (keeps_scales()) {
+            mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
+            return vmovups(scale, ptr[kept_scales(four, run)]);
+        }
         const std::vector<int> groups = loader_->groups(run.chunk);
         if (turns_scales()) {
             std::vector<RegExp> at;
