@@ -85,12 +85,12 @@ private:
     void emit_chunk(const Fours& acc, int chunk, const Pass& pass) {
         stage("chunk " + std::to_string(chunk) + ", rows from " + std::to_string(pass.row));
         if (pass.row == 0 && !paces()) emit_prefetches(chunk, form_.chunks);
+        if (pass.row == 0 && keeps_scales()) keep_scales(chunk);  // while registers are free
         Fours k;
         for (int f = 0; f < fours_; ++f) {
             k.push_back(vecs("k", 4));
             load_four(k.back(), rows_, chunk, f);
         }
-        if (keeps_scales() && pass.row == 0) keep_scales(chunk);
         if (form_.runs_share_scale)
             emit_runs(acc, k, chunk, pass);
         else if (form_.joins_runs)
