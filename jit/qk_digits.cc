@@ -34,7 +34,8 @@ private:
 
     int rows_a_pass() const {
         const int free = num_vecs() - fours_ * (4 * form_.parts + 1) - kBesides;
-        return std::min(key_.rows, free / (form_.digits * fours_));
+        const int most = free / (form_.digits * fours_), passes = (key_.rows + most - 1) / most;
+        return (key_.rows + passes - 1) / passes;
     }
     bool is_first_part(size_t i) const { return i % size_t(form_.parts) == 0; }
 
