@@ -9,6 +9,9 @@ namespace {
 // Query tokens up to which keys are cut even where a sequence has several blocks of rows (many heads a kv
 // head): its row blocks alone would not keep many threads busy.
 constexpr int64_t kFewQueries = 16;
+// Parts of a long sequence: of decode over all kv heads, two for each of 64 threads; where
+// AttentionPlan::takes_few, of each kv head.
+constexpr int64_t kItems = 128, kFewParts = 8;
 constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();
 
 int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -26,14 +29,13 @@ KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const
     return keys;
 }
 
-// Keys of a part where AttentionPlan::takes_few: preparing the query and merging states take 4 to 6 % of a
-// part of kDecodeSplit keys, but a few thousand keys of one kv head are to keep several threads busy, too.
-int64_t Schedule::few_split(int64_t b) const {
-    constexpr int64_t kParts = 8;
+// Keys of a part, where a sequence of many is to have so many: a state, its merging and what begins a part
+// take 3 to 9 % of one of kDecodeSplit keys, and long sequences keep many threads busy with fewer.
+int64_t Schedule::split_into(int64_t b, int64_t parts) const {
     KeyRange keys, all;
     problem_->visible(b, 0, problem_->queries(b) - 1, &keys, &all);
     const int64_t wanted =
-        divide_up(std::max<int64_t>(keys.end - keys.begin, 0), kParts * kDecodeSplit) * kDecodeSplit;
+        divide_up(std::max<int64_t>(keys.end - keys.begin, 0), parts * kDecodeSplit) * kDecodeSplit;
     return std::clamp(wanted, kDecodeSplit, kTileSplit);
 }
 
@@ -50,10 +52,10 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
             s.block_rows = group_;
         } else if (s.rows <= plan.decode_rows) {
             s.block_rows = std::max<int64_t>(s.rows, 1);
-            s.split = kDecodeSplit;
+            s.split = split_into(b, divide_up(kItems, kv_heads_));
         } else if (plan.takes_few(s.rows)) {
             s.block_rows = s.rows;
-            s.split = few_split(b);
+            s.split = split_into(b, kFewParts);
         } else {
             s.block_rows = plan.tile_rows;
             if (problem.queries(b) <= kFewQueries || s.rows <= s.block_rows) s.split = kTileSplit;

@@ -44,7 +44,7 @@ private:
         int64_t split, parts;              // keys a part
     };
     const Sequence& find(int64_t Sequence::*first, int64_t index) const;
-    int64_t few_split(int64_t b) const;
+    int64_t split_into(int64_t b, int64_t parts) const;
     KeyRange block_keys(const Sequence& s, int64_t b, int64_t block) const;
 
     const AttentionProblem* problem_ = nullptr;
