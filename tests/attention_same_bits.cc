@@ -181,6 +181,17 @@ void check_alone(const Case& c, const Target& target) {
     }
 }
 
+// Sequences of more items than a long one is to have, which are cut into longer parts (Schedule::split_into).
+TEST(AttentionSameBits, QuickLongerParts) {
+    Case c = base(quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 32, QUIRE_F16));
+    c.H = c.Hk = 32;
+    c.sequences = {{1, 2300, 1}, {1, 70, 2}, {2, 4300, 3}};
+    Tensors tensors(c);
+    check(tensors, {&best_target()});
+    check_ways({c}, {&best_target()});
+    check_alone(c, best_target());
+}
+
 TEST(AttentionSameBits, QuickAloneAndInBatch) {
     Case c = bases()[1];
     c.sequences = kSmallBatch;
