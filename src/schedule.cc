@@ -32,6 +32,7 @@ KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const
 // Keys of a part, where a sequence of many is to have so many: a state, its merging and what begins a part
 // take 3 to 9 % of one of kDecodeSplit keys, and long sequences keep many threads busy with fewer.
 int64_t Schedule::split_into(int64_t b, int64_t parts) const {
+    if (problem_->queries(b) == 0) return kDecodeSplit;  // nothing is cut, and nobody sees a key
     KeyRange keys, all;
     problem_->visible(b, 0, problem_->queries(b) - 1, &keys, &all);
     const int64_t wanted =

@@ -46,6 +46,15 @@ TEST(AttentionOptions, QuickMedium) {
 
 TEST(AttentionOptions, Sweep) { EXPECT_LT(check_all(sweep(12, 450, 1e7), jit_targets()), 1.3); }
 
+// A mask has no rows for a sequence without queries: the address sanitizer sees who reads one.
+TEST(AttentionOptions, QuickMaskWithoutQueries) {
+    Case c;
+    c.mask_rank = 2;
+    c.sequences = {{1, 20, 1}, {0, 30, 2}};
+    Tensors tensors(c);
+    check(tensors, targets());
+}
+
 TEST(AttentionOptions, QuickPortable) { check_all(sweep(13, 40, 2e5), {find_target("portable")}); }
 
 }  // namespace
