@@ -88,7 +88,7 @@ void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>&
     std::vector<uint32_t> order;
     for (int i : index) order.push_back(uint32_t(i - low));
     const bool rises = std::adjacent_find(order.begin(), order.end(), std::greater_equal<>()) == order.end();
-    if (rises && count == lanes()) return vmovups(v, ptr[at + low * 4]);
+    if (rises && count == lanes()) return vmovups(v, ptr[at + low * 4]);  // each in its place
     if (is_512() || count > 2) return load_permuted(v, at + low * 4, order);
     const Xbyak::Ymm y(v.getIdx());  // vpermps of memory takes two cycles on Zen 3, this one
     vpbroadcastq(y, ptr[at + low * 4]);

@@ -1,3 +1,5 @@
+#include "jit/qk_digits.h"
+
 #include <algorithm>
 
 #include "jit/qk_fours_emitter.h"
@@ -15,9 +17,9 @@ namespace {
 //     (in the last pass, when the first part has been: k = those of the next turn)
 //     for r: scores[r] = sums of the lanes of a key, of all digits * scale[f] * factors[r]
 //
-// A processor looks some 70 products ahead (Zen 5): keys are loaded between products of two parts, so that
-// other operations, which find room beside products, never follow each other for longer than that. Chains of
-// one row would wait for themselves: R' rows have 3 F R' of them.
+// Behind products 64 other operations find room beside them, and no more (Zen 5): so of two parts keys are
+// loaded between the products of the first and those of the second. Chains of one row would wait for
+// themselves: there are digits * F * R' of them.
 //
 // 256 * that of the high digits + that of the middle ones: 2^15 * 2^8 * 32 elements < 2^31. Of nibbles that
 // times 256 and that of the low ones fit, too: 32 * 8 * kLargestOfThree < 2^31, and what is above wraps

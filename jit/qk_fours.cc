@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jit/qk_digits.h"
 #include "jit/qk_fours_emitter.h"
 
 namespace quire::jit {

@@ -179,8 +179,4 @@ protected:
     RowList rows_{*this, key_, key_.row_bytes(), "rows"};
 };
 
-// Each digit of the query a sum of its own, where a row of keys is one run.
-bool has_whole_rows(const FoursForm& form);
-Status generate_qk_digits(const RowKey& key, std::vector<uint8_t>* code);
-
 }  // namespace quire::jit

@@ -18,6 +18,7 @@ void prefetch_to_write(const void* at) {
 }
 
 constexpr int kBlock = jit::kBlock;
+constexpr int64_t kLine = jit::kLineBytes;
 
 // What the kernels of an item ask for, of one side of the cache.
 struct AskedRows {
@@ -125,7 +126,6 @@ bool same_rows(const AttentionPlan& plan) {
 // The first-level cache takes the next rows where it is large and they lie side by side, as those of a block
 // of tokens do: with others between them they share few of its sets. Not on Intel's cores (jit/prefetch.h).
 AskedRows asked_rows(const Target& target, const quire_format& format, int dim, int64_t stride) {
-    constexpr int kLine = 64;
     const bool blocks = token_block_info(format.type) != nullptr;
     const int64_t bytes = blocks ? block_bytes(format, dim) : bytes_of(format.type, dim);
     return {has_large_l1() && !target.of_intel() && (blocks || stride == bytes), bytes,
@@ -147,7 +147,7 @@ jit::NextRows next_values(const RowAddresses& of, const RowsState& s) {
 // QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the
 // memory busy meanwhile, and are enough for the processor's own prefetches to go on from there.
 void prefetch_first(const AskedRows& asked, const jit::NextRows& rows, bool side_by_side) {
-    constexpr int kLines = 12, kLine = 64;
+    constexpr int kLines = 12;
     for (int64_t i = 0, row = 0, line = 0; i < kLines; ++i) {
         const char* const at = side_by_side ? rows.rows[0] + i * kLine : rows.rows[row] + line * kLine;
         rows.near ? _mm_prefetch(at, _MM_HINT_T0) : _mm_prefetch(at, _MM_HINT_T1);
@@ -250,7 +250,6 @@ void prefetch_states(const AttentionPlan& plan, const Item& item, const States& 
 
 // The query rows of an item that is the first to round them: they have not been read yet.
 void prefetch_queries(const AttentionPlan& plan, const AttentionProblem& p, const Item& item) {
-    constexpr int64_t kLine = 64;
     const int64_t bytes = bytes_of(plan.spec.type, plan.spec.D);
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
         const char* const at = query_at(p, item, row);
