@@ -237,9 +237,12 @@ Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& valu
     constexpr int kVecs = 1;
     RowKey of_rows = values;
     of_rows.rows = rows;
+    const bool weighs = values.words() || values.bytes();
     QUIRE_TRY(make_tile_qk(cache, keys, kVecs, &kernels->qk));
-    QUIRE_TRY(make_tile_weights(cache, values, kVecs, kernels));
-    const auto generate = values.bytes() ? generate_tile_pv_byte_rows : generate_tile_pv_rows;
+    if (weighs) QUIRE_TRY(make_tile_weights(cache, values, kVecs, kernels));
+    const auto generate = values.bytes() ? generate_tile_pv_byte_rows
+                          : weighs       ? generate_tile_pv_rows
+                                         : generate_tile_pv_number_rows;
     QUIRE_TRY(make(
         cache, of_rows.name("tile_pv_rows"), [&](auto* code) { return generate(of_rows, code); },
         &kernels->pv));

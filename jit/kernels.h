@@ -73,8 +73,8 @@ struct PanelKernels {  // query rows into the lanes, outputs out of them
 
 Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
                          int vecs, TileKernels* kernels);
-// For `rows` query rows, one vector of them; values of bytes, or of words, which stay in the rows of the
-// cache (has_tile_pv_rows).
+// For `rows` query rows, one vector of them; values of bytes, or of words or numbers, which stay in the rows
+// of the cache (has_tile_pv_rows, has_tile_pv_number_rows).
 Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
                         int rows, TileKernels* kernels);
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels);

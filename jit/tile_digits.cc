@@ -8,21 +8,27 @@ namespace quire::jit {
 namespace {
 
 // for each part:
-//   high[n][w] = dot products of the first digits;  acc[n][w] = start + dot products of the second
-//   scores[key + n][w] += (256 high + acc, as a number) * scale[key + n][group]
+//   sum[d][n][w] = dot products of digit d of two or three; the last sum begins with a start, of three digits
+//                  in two sums (ByteTileForm) the first one, too
+//   scores[key + n][w] += what the sums are together, as a number or two, * scale[key + n][group]
 // scores[key + n][w] *= factors[w]
 //
-// Each element of a key serves both digits: as the broadcast operand it is a load for every other product.
-// Starts make the codes signed. No sum overflows, with codes c of at most 255 around the zero z: of 128
-// elements |sum of (c - z) (256 high + low)| < 128 * 128 * 2^15 = 2^29, and what is on the way may wrap
-// around.
-class TileQkTwoBytes : public TileQkBytes {
+// Each element of a key serves all digits: as the broadcast operand it is a load for every other product, or
+// for three. Three have registers for that with one vector of query rows, which also has too few sums of one
+// digit to keep two pipes busy. Starts make the codes signed. No sum overflows, with codes c of at most 255
+// around the zero z: of 128 elements |sum of (c - z) (256 high + low)| < 128 * 128 * 2^15 = 2^29, and what is
+// on the way may wrap around; of three digits as below.
+class TileQkDigits : public TileQkBytes {
 public:
-    explicit TileQkTwoBytes(const RowKey& key)
-        : TileQkBytes(key, 2, key.rows, 3),
-          high_(vecs("high", n_ * vecs_)),
-          low_rows_(vecs("low rows", vecs_)),
-          sums_(vecs("score", n_ * vecs_)) {
+    explicit TileQkDigits(const RowKey& key)
+        : TileQkBytes(key, key.query_bytes(), (key.query_bytes() - 1) * key.rows, key.query_bytes() + 1),
+          scores_(vecs("score", n_ * vecs_)) {
+        for (int digit = 0; digit + 1 < form_.digits; ++digit) {
+            sums_.push_back(vecs("upper digit", n_ * vecs_));
+            digit_rows_.push_back(vecs("upper digit's rows", vecs_));
+        }
+        sums_.push_back(acc_);
+        digit_rows_.push_back(rows_);
         generate();
     }
 
@@ -30,22 +36,21 @@ private:
     static constexpr int kMostStraight = 32;
 
     void emit_begin() override {
-        for (const Vec& v : sums_) zero(v);
+        for (const Vec& v : scores_) zero(v);
         emit_numbers_at();
     }
 
     void emit_part(int first) override {
-        emit_start(acc_, first, 0);
-        for (const Vec& v : high_) zero(v);
-        const int straight = std::min(form_.part, kMostStraight);
-        lea(row_, ptr[query_ + first / 4 * 2 * panel_bytes()]);
+        emit_starts(first);
+        const int straight = std::min(form_.part, kMostStraight), of_a_line = 8 * (form_.digits - 1);
+        lea(row_, ptr[query_ + first / 4 * form_.digits * panel_bytes()]);
         lea(four_, ptr[element_ + first]);
         Label each;
         if (straight < form_.part) mov(turns_, form_.part / straight);
         L(each);
         for (int i = 0; i < straight; i += 4) {
-            emit_both(row_ + i / 4 * panel_bytes(), four_ + i);
-            if (i % 8 == 4) ask_ahead(4);
+            emit_digits(row_ + i / 4 * panel_bytes(), four_ + i);
+            if (i % of_a_line == of_a_line - 4) ask_ahead(4);
         }
         if (straight < form_.part) {
             add(row_, straight / 4 * panel_bytes());
@@ -56,34 +61,58 @@ private:
         emit_scaled(first / scale_group(key_.format));
     }
 
-    // Four elements of both digits: in the query at `row` and a run behind it.
-    void emit_both(const RegExp& row, const RegExp& element) {
-        const int run = form_.part / 4 * panel_bytes();
-        for (int w = 0; w < vecs_; ++w) {
-            vmovups(rows_[size_t(w)], ptr[row + w * vec_bytes()]);
-            vmovups(low_rows_[size_t(w)], ptr[row + run + w * vec_bytes()]);
+    void emit_starts(int first) {
+        int number = 0;
+        for (int digit = 0; digit < form_.digits; ++digit) {
+            const bool begins = digit + 1 == form_.digits || (form_.sums == 2 && digit == 0);
+            if (begins)
+                emit_start(sums_[size_t(digit)], first, number++);
+            else
+                for (const Vec& v : sums_[size_t(digit)]) zero(v);
         }
+    }
+
+    // Four elements of all digits: in the query at `row` and runs behind it.
+    void emit_digits(const RegExp& row, const RegExp& element) {
+        const int run = form_.part / 4 * panel_bytes();
+        for (int digit = 0; digit < form_.digits; ++digit)
+            for (int w = 0; w < vecs_; ++w)
+                vmovups(digit_rows_[size_t(digit)][size_t(w)], ptr[row + digit * run + w * vec_bytes()]);
         for (int n = 0; n < n_; ++n) {
             Temp codes(*this, "codes");
             broadcast(codes, ptr[element + n * key_.tile_lanes() * 4]);
-            for (int w = 0; w < vecs_; ++w) {
-                dot_bytes(high_[size_t(n * vecs_ + w)], codes, rows_[size_t(w)]);
-                dot_bytes(acc(n, w), codes, low_rows_[size_t(w)]);
-            }
+            for (size_t digit = 0; digit < sums_.size(); ++digit)
+                for (int w = 0; w < vecs_; ++w)
+                    dot_bytes(sums_[digit][size_t(n * vecs_ + w)], codes, digit_rows_[digit][size_t(w)]);
         }
     }
 
     void emit_scaled(int group) {
-        add_scaled(sums_, acc_, group, 1, [&](size_t i) {
-            vpslld(high_[i], high_[i], 8);
-            vpaddd(acc_[i], acc_[i], high_[i]);
-            vcvtdq2ps(acc_[i], acc_[i]);
+        const std::vector<Vec>& last = sums_.back();
+        if (form_.digits == 3 && form_.sums == 2) {
+            const std::vector<Vec>& middle = sums_[1];
+            add_scaled(scores_, middle, group, 256, [&](size_t i) {
+                join(middle[i], sums_[0][i]);
+                vcvtdq2ps(middle[i], middle[i]);
+            });
+            return add_scaled(scores_, last, group, 1, [&](size_t i) { vcvtdq2ps(last[i], last[i]); });
+        }
+        add_scaled(scores_, last, group, 1, [&](size_t i) {
+            for (size_t digit = 1; digit < sums_.size(); ++digit) join(sums_[digit][i], sums_[digit - 1][i]);
+            vcvtdq2ps(last[i], last[i]);
         });
     }
 
-    void emit_end() override { store_scaled(sums_); }
+    // sum += 256 upper
+    void join(const Vec& sum, const Vec& upper) {
+        vpslld(upper, upper, 8);
+        vpaddd(sum, sum, upper);
+    }
 
-    const std::vector<Vec> high_, low_rows_, sums_;
+    void emit_end() override { store_scaled(scores_); }
+
+    std::vector<std::vector<Vec>> sums_, digit_rows_;  // the highest digit first
+    const std::vector<Vec> scores_;
     const Gpr row_ = gpr("row"), four_ = gpr("four"), turns_ = gpr("turns");
 };
 
@@ -185,7 +214,8 @@ private:
 }  // namespace
 
 Status generate_tile_qk_digits(const RowKey& key, std::vector<uint8_t>* code) {
-    return key.query_bytes() == 2 ? TileQkTwoBytes(key).finish(code) : TileQkThreeBytes(key).finish(code);
+    const bool together = key.query_bytes() == 2 || key.rows <= 2;
+    return together ? TileQkDigits(key).finish(code) : TileQkThreeBytes(key).finish(code);
 }
 
 }  // namespace quire::jit

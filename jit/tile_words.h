@@ -22,5 +22,9 @@ Status generate_tile_pv_words(const RowKey& key, std::vector<uint8_t>* code);  /
 // group.
 bool has_tile_pv_rows(const RowKey& key);
 Status generate_tile_pv_rows(const RowKey& key, std::vector<uint8_t>* code);  // void(const TilePvArgs*)
+// The same as numbers, at `highest` (jit/tile_pv_numbers.cc).
+bool has_tile_pv_number_rows(const RowKey& key);
+Status generate_tile_pv_number_rows(const RowKey& key,
+                                    std::vector<uint8_t>* code);  // void(const TilePvArgs*)
 
 }  // namespace quire::jit

@@ -26,10 +26,10 @@ struct TileState {
     const void* packed;            // values as TilePvArgs has them
     Panel* panels;
     int64_t num_panels;
-    float *keys, *values;              // packed tile; few rows do not pack values that are words
+    float *keys, *values;              // packed tile; few rows pack values that are bytes alone
     float *key_scales, *value_scales;  // f32 scales of its rows
     float* tops;                       // largest scales of the values (jit::TileScalesArgs)
-    void* weights;                     // as jit::TileWeightsArgs
+    void* weights;                     // as jit::TileWeightsArgs, or TilePvArgs
     float* weight_factors;
     float *scores, *bias;                         // [tile_keys][panel lanes]
     float *new_max, *rescale, *slope, *distance;  // [panel lanes]

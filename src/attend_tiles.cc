@@ -1,7 +1,7 @@
 // Prefill, and any call with more query rows a kv head than decode takes. Query rows lie in the lanes: for
-// each tile of keys, K and V are dequantised and packed once (V as words not for few rows, of one panel),
-// then every panel of query rows runs over the tile. A panel starts and stops at its own first and last
-// visible key; masks run only where a panel needs them.
+// each tile of keys, K and V are dequantised and packed once (V not for few rows, of one panel, but as
+// bytes), then every panel of query rows runs over the tile. A panel starts and stops at its own first and
+// last visible key; masks run only where a panel needs them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,8 +30,10 @@ struct WeightFloats {
                           : few_words ? jit::tile_weight_stride(plan.few_rows)
                                       : 0;
         const int fours = bytes ? jit::tile_byte_weight_stride(int(lanes)) : 0;
+        const bool few_numbers = plan.few_rows > 0 && plan.few_pack.value_products == jit::Products::floats;
         const size_t runs = bytes ? jit::kWeightRuns : 1;
-        weights = groups * size_t(std::max(pairs, fours));
+        weights = std::max(groups * size_t(std::max(pairs, fours)),
+                           few_numbers ? size_t(jit::kTileKeys * plan.target->lanes()) : 0);
         tops = groups * runs;
         factors = std::max(size_t(1), bytes ? tops : 1) * lanes;
     }
@@ -140,8 +142,8 @@ void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, cons
     if (kernels.weights)
         kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, s.tops, count});
     kernels.pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.packed,
-                is_first ? nullptr : s.rescale, panel.output, count, panels, s.weight_factors, s.tops,
-                ahead});
+                is_first ? nullptr : s.rescale, panel.output, count, panels, s.weight_factors, s.tops, ahead,
+                s.value_scales, s.weights});
 }
 
 void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t index,
@@ -178,9 +180,9 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
         {s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, s.new_max, panel.sum, s.rescale,
          pairs ? padded : count, plain, cap_factor(plan.spec)});
     if (p.dropout) drop_panel(p, item, panel, begin, count, s);
-    if (kernels.weights && !pairs)
-        std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
-    add_values(plan, kernels, panel, kernels.weights || pairs ? padded : count, is_first, s, ahead);
+    const bool whole_runs = kernels.weights || s.few || pairs;
+    if (whole_runs && !pairs) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
+    add_values(plan, kernels, panel, whole_runs ? padded : count, is_first, s, ahead);
     s.ahead->finish();
 }
 

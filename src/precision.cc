@@ -297,7 +297,10 @@ int most_few_rows(const AttentionSpec& spec, const Target& target) {
     const jit::RowKey keys = few_key({&target, spec.key_format, spec.D, 0}),
                       values = few_key({&target, spec.value_format, spec.Dv, 0});
     if (token_block_info(keys.format.type)) return 0;
-    if (few_value_products(values, spec.precision) == jit::Products::floats) return 0;
+    const bool has_values = spec.precision == QUIRE_PRECISION_HIGHEST
+                                ? jit::has_tile_pv_number_rows(values)
+                                : few_value_products(values, spec.precision) != jit::Products::floats;
+    if (!has_values) return 0;
     const jit::Products of_keys = key_tile_products(keys, spec.precision);
     if (of_keys == jit::Products::floats || of_keys == jit::Products::bfloats) return 0;
     const int most = target.lanes() / spec.group() * spec.group();

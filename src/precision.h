@@ -16,7 +16,7 @@ jit::Products value_tile_products(const jit::RowKey& values, quire_precision pre
 // Of few query rows (most_few_rows): what multiplies them, vectors also where the target has tiles of AMX,
 // for which they are too few to be worth packing.
 jit::RowKey few_key(jit::RowKey key);
-// Of their values; floats: there are no kernels for these.
+// Of their values; floats: there are kernels for these at `highest` alone.
 jit::Products few_value_products(const jit::RowKey& values, quire_precision precision);
 
 // Most query rows of decode; more are tiles' (of 8 or 16 rows a vector), or most_few_rows'. Integer products

@@ -32,6 +32,7 @@ void expect_generated(const jit::RowKey& key, const jit::RowKey& value) {
         }
     };
     if (jit::has_tile_pv_rows(value)) expect_few(jit::Products::words);
+    if (jit::has_tile_pv_number_rows(value)) expect_few(jit::Products::floats);
     if (jit::has_tile_value_bytes(value) && key.target->vector_bits == 512) expect_few(jit::Products::bytes);
 }
 

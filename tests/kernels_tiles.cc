@@ -145,6 +145,19 @@ TEST(KernelsTiles, QuickFewRows) {
                    {jit::Products::two_bytes, jit::Products::words}, jit::has_tile_pv_rows);
 }
 
+// The same as numbers, with keys of three digits: groups of one step and of more.
+TEST(KernelsTiles, QuickFewRowsOfNumbers) {
+    if (targets_of_digits().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";
+    check_few_rows({{quantised(QUIRE_INT8, 32, QUIRE_F16), 96},
+                    {quantised(QUIRE_INT4, 32, QUIRE_F32), 128},
+                    {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
+                    {quantised(QUIRE_INT4, 64, QUIRE_F16), 64},
+                    {quantised(QUIRE_INT8, 32, QUIRE_F16), 576},
+                    {plain_format(QUIRE_Q8_0), 64},
+                    {plain_format(QUIRE_Q4_0), 160}},
+                   {jit::Products::three_bytes}, jit::has_tile_pv_number_rows);
+}
+
 // Values of bytes: panels in pairs and alone, the last one not full, groups of one panel and of more.
 TEST(KernelsTiles, QuickFewRowsOfBytes) {
     if (targets_of_digits().empty()) GTEST_SKIP() << "no 8-bit dot products of 512 bits here";

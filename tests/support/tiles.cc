@@ -197,7 +197,7 @@ private:
                     floats(size_t(key_.scales_floats(padded))),
                     floats(size_t(value_.scales_floats(padded))),
                     {}};
-        const int values = value_pairs() ? padded : count;
+        const int values = value_pairs() || of_few() ? padded : count;
         tile.value_rows = values_.rows(first, count, values);
         const GuardedBuffer key_rows = keys_.rows(first, count, padded),
                             key_scales = keys_.scales(first, count, padded),
@@ -301,15 +301,19 @@ private:
              rescale.as<float>(), pack_.probability_pairs ? padded : count, plain, kCap},
             around.entry);
         const float* const rescaling = first == 0 ? nullptr : rescale.as<float>();
-        if (!kernels_.weights)
+        const bool of_numbers = of_few() && !kernels_.weights;
+        if ((kernels_.weights || of_numbers) && !pack_.probability_pairs)
+            std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
+        if (!kernels_.weights) {
+            GuardedBuffer weights = array(of_numbers ? size_t(padded * lanes_) : 0, around.scratch, flush_);
             return poisoned_call<jit::TilePvArgs>(
                 kernels_.pv,
-                {scores.as<float>(), tile.values.data(), rescaling, output.as<float>(),
-                 pack_.probability_pairs ? padded : count, panels(), nullptr, nullptr,
-                 ahead_.as<jit::LinesAhead>()},
+                {scores.as<float>(), of_numbers ? tile.value_rows.data() : tile.values.data(), rescaling,
+                 output.as<float>(), of_numbers || pack_.probability_pairs ? padded : count, panels(),
+                 nullptr, nullptr, ahead_.as<jit::LinesAhead>(), tile.value_scales.as<float>(),
+                 weights.data()},
                 around.entry);
-        if (!pack_.probability_pairs)
-            std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
+        }
         const bool bytes = value_.bytes();
         const size_t groups = size_t(value_.groups()), factor_rows = bytes ? groups * jit::kWeightRuns : 1;
         const int stride = bytes ? jit::tile_byte_weight_stride(lanes_) : jit::tile_weight_stride(lanes_);
@@ -324,7 +328,7 @@ private:
             kernels_.pv,
             {weights.data(), pack_.values ? tile.values.data() : tile.value_rows.data(), rescaling,
              output.as<float>(), padded, panels(), factors.as<float>(), tops.as<float>(),
-             ahead_.as<jit::LinesAhead>()},
+             ahead_.as<jit::LinesAhead>(), nullptr, nullptr},
             around.entry);
     }
 

@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+
+#include "jit/row_loader.h"
+#include "jit/tile_product.h"
+#include "jit/tile_words.h"
+
+namespace quire::jit {
+namespace {
+
+constexpr int kVecs = 2;  // of elements, of one group
+
+int elements_a_step(const Target& target) { return kVecs * target.lanes(); }
+
+// As TilePvRows, in float32:
+//
+// for each group g:
+//   for each 2 L elements d of it, for each pass over R' query rows:                        emit_pass
+//     acc[r][2] = 0
+//     for each key:
+//       in the first pass: weights[key] = probabilities[key] * scales[key][g], of all rows  emit_weights
+//       v[2] = its codes as numbers; for r: acc[r][..] += weights[key][r] * v[..]           emit_key
+//     output[r][d ..] = output[r][d ..] * rescale[r] + acc[r][2]                            emit_output
+//
+// Every pass converts the codes anew: that is for other pipes than FMA's.
+class TilePvNumberRows : public Emitter {
+public:
+    explicit TilePvNumberRows(const RowKey& key)
+        : Emitter(*key.target),
+          key_(key),
+          loader_(RowLoader::make(*this, key.format, elements_a_step(*key.target))),
+          ahead_(*this, *key.target) {
+        begin();
+        mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
+        mov(scales_, ptr[args() + offsetof(TilePvArgs, scales)]);
+        mov(left_, key_.groups());
+        xor_(at_, at_);
+        ahead_.begin(args() + offsetof(TilePvArgs, ahead));
+        Label each_group, each_step;
+        L(each_group);
+        mov(steps_, scale_group(key_.format) / step());
+        L(each_step);
+        const int passes = (key_.rows + kMostRows - 1) / kMostRows;
+        for (int i = 0, row = 0; i < passes; ++i) {
+            const int rows = (key_.rows - row + passes - i - 1) / (passes - i);
+            emit_pass(row, rows);
+            row += rows;
+        }
+        add(at_, int(bytes_of(key_.format.type, step())));
+        add(output_, step() * 4);
+        dec(steps_);
+        jnz(each_step, T_NEAR);
+        add(scales_, 4);
+        dec(left_);
+        jnz(each_group, T_NEAR);
+        ahead_.end(args() + offsetof(TilePvArgs, ahead));
+        end();
+    }
+
+private:
+    static constexpr int kMostRows = 8, kUnroll = 4, kOfLines = 2;  // keys
+    static_assert(kKeyPadding % kUnroll == 0 && kUnroll % kOfLines == 0);
+
+    int step() const { return elements_a_step(*key_.target); }
+
+    void emit_pass(int row, int rows) {
+        stage("pass from row " + std::to_string(row));
+        const std::vector<Vec> acc = vecs("acc", kVecs * rows);
+        for (const Vec& v : acc) zero(v);
+        pairs_ ? hold_nibble_numbers(kVecs + kMostTemps) : loader_->hold(kVecs + kMostTemps);
+        mov(rows_, ptr[args() + offsetof(TilePvArgs, values)]);
+        mov(weights_, ptr[args() + offsetof(TilePvArgs, weights)]);
+        mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
+        if (row == 0) {
+            mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
+            mov(scale_, scales_);
+        }
+        Label each;
+        L(each);
+        if (row == 0) emit_weights();
+        for (int key = 0; key < kUnroll; ++key) {
+            emit_key(acc, key, row);
+            if (key % kOfLines == kOfLines - 1) ahead_.some(kOfLines * int(acc.size()));
+        }
+        add(rows_, kUnroll * 8);
+        add(weights_, kUnroll * vec_bytes());
+        sub(count_, kUnroll);
+        jnz(each, T_NEAR);
+        drop_held();
+        emit_output(acc, row);
+        free(acc);
+    }
+
+    static constexpr int kMostTemps = 2;
+
+    // Of a turn's keys.
+    void emit_weights() {
+        for (int key = 0; key < kUnroll; ++key) {
+            Temp weight(*this, "weight");
+            broadcast(weight, ptr[scale_ + key * key_.scales_stride() * 4]);
+            vmulps(weight, weight, ptr[probabilities_ + key * vec_bytes()]);
+            vmovups(ptr[weights_ + key * vec_bytes()], *weight);
+        }
+        add(scale_, kUnroll * key_.scales_stride() * 4);
+        add(probabilities_, kUnroll * vec_bytes());
+    }
+
+    Address output_at(int first_row, size_t i) const {
+        const int row = first_row + int(i) / kVecs;
+        return ptr[output_ + row * key_.padded() * 4 + int(i) % kVecs * vec_bytes()];
+    }
+
+    void emit_output(const std::vector<Vec>& acc, int row) {
+        for (size_t i = 0; pairs_ && i < acc.size(); i += kVecs) interleave(acc[i], acc[i + 1]);
+        const auto rescaled = [&] {
+            Temp rescale(*this, "rescale");
+            for (size_t i = 0; i < acc.size(); ++i) {
+                if (i % kVecs == 0) broadcast(rescale, ptr[rescale_ + (row + int(i) / kVecs) * 4]);
+                vfmadd231ps(acc[i], rescale, output_at(row, i));
+            }
+        };
+        with_rescale(*this, rescale_, rescaled, [] {});
+        for (size_t i = 0; i < acc.size(); ++i) vmovups(output_at(row, i), acc[i]);
+    }
+
+    // Codes of both nibbles of 16 bytes are a load less, and one of 16 dwords, than those of 8 bytes twice.
+    void emit_load(const std::vector<Vec>& v, const RegExp& row) {
+        if (!pairs_) {
+            for (int i = 0; i < kVecs; ++i) loader_->load_codes(v[size_t(i)], i, row);
+            return;
+        }
+        vpmovzxbd(v[0], ptr[row]);
+        load_nibble(v[1], v[0], 1);
+        load_nibble(v[0], v[0], 0);
+    }
+
+    void emit_key(const std::vector<Vec>& acc, int key, int first_row) {
+        const std::vector<Vec> v = vecs("v", kVecs);
+        mov(row_, ptr[rows_ + key * 8]);
+        emit_load(v, row_ + at_);
+        Temp weight(*this, "weight");
+        for (size_t i = 0; i < acc.size(); ++i) {
+            if (i % kVecs == 0)
+                broadcast(weight, ptr[weights_ + key * vec_bytes() + (first_row + int(i) / kVecs) * 4]);
+            vfmadd231ps(acc[i], weight, v[i % kVecs]);
+        }
+        free(v);
+    }
+
+    const RowKey key_;
+    const bool pairs_ = key_.format.type == QUIRE_INT4;  // v: the first, third .. elements, and the others
+    const std::unique_ptr<RowLoader> loader_;
+    TileAhead ahead_;
+    const Gpr output_ = gpr("output"), scales_ = gpr("scales"), left_ = gpr("groups left"),
+              steps_ = gpr("steps left"), at_ = gpr("at"), rows_ = gpr("rows"), row_ = gpr("row"),
+              weights_ = gpr("weights"), count_ = gpr("count"), probabilities_ = gpr("probabilities"),
+              scale_ = gpr("scale");
+    const Gpr& rescale_ = rows_;  // behind them
+};
+
+}  // namespace
+
+bool has_tile_pv_number_rows(const RowKey& key) {
+    return key.target->vector_bits == 512 && !token_block_info(key.format.type) && key.groups() > 0 &&
+           key.numbers() == 1 && scale_group(key.format) % elements_a_step(*key.target) == 0;
+}
+
+Status generate_tile_pv_number_rows(const RowKey& key, std::vector<uint8_t>* code) {
+    return TilePvNumberRows(key).finish(code);
+}
+
+}  // namespace quire::jit
