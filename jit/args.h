@@ -301,7 +301,7 @@ struct TilePvArgs {
     const float* factors;  // of the weights, as TileWeightsArgs
     const float* tops;     // [groups]: the largest scales; bytes: not used
     LinesAhead* ahead;     // advanced
-    // Of few rows as numbers: the values' [N][scale stride], and [kTileKeys][L], of which what is there is
+    // Of few rows as numbers: the values' [N][scale stride], and [2][kTileKeys][L], of which what is there is
     // lost.
     const float* scales;
     void* weights;

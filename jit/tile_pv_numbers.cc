@@ -15,15 +15,17 @@ int elements_a_step(const Target& target) { return kVecs * target.lanes(); }
 
 // As TilePvRows, in float32:
 //
+// weights[0][key] = probabilities[key] * scales[key][0], of all query rows                    emit_first
 // for each group g:
 //   for each 2 L elements d of it, for each pass over R' query rows:                        emit_pass
 //     acc[r][2] = 0
 //     for each key:
-//       in the first pass: weights[key] = probabilities[key] * scales[key][g], of all rows  emit_weights
-//       v[2] = its codes as numbers; for r: acc[r][..] += weights[key][r] * v[..]           emit_key
+//       in the last pass: weights[(g + 1) % 2][key] = those of the next group               emit_weights
+//       v[2] = its codes as numbers; for r: acc[r][..] += weights[g % 2][key][r] * v[..]    emit_key
 //     output[r][d ..] = output[r][d ..] * rescale[r] + acc[r][2]                            emit_output
 //
-// Every pass converts the codes anew: that is for other pipes than FMA's.
+// Every pass converts the codes anew: that is for other pipes than FMA's. Weights that have just been stored
+// are slow to be loaded from: so those of the next group are made, and of one beyond the last.
 class TilePvNumberRows : public Emitter {
 public:
     explicit TilePvNumberRows(const RowKey& key)
@@ -37,6 +39,7 @@ public:
         mov(left_, key_.groups());
         xor_(at_, at_);
         ahead_.begin(args() + offsetof(TilePvArgs, ahead));
+        emit_first();
         Label each_group, each_step;
         L(each_group);
         mov(steps_, scale_group(key_.format) / step());
@@ -44,7 +47,7 @@ public:
         const int passes = (key_.rows + kMostRows - 1) / kMostRows;
         for (int i = 0, row = 0; i < passes; ++i) {
             const int rows = (key_.rows - row + passes - i - 1) / (passes - i);
-            emit_pass(row, rows);
+            emit_pass(row, rows, i + 1 == passes);
             row += rows;
         }
         add(at_, int(bytes_of(key_.format.type, step())));
@@ -60,25 +63,50 @@ public:
 
 private:
     static constexpr int kMostRows = 8, kUnroll = 4, kOfLines = 2;  // keys
+    static constexpr int kMostTemps = 2, kWeightsBytes = kTileKeys * 64;  // of a group
     static_assert(kKeyPadding % kUnroll == 0 && kUnroll % kOfLines == 0);
 
     int step() const { return elements_a_step(*key_.target); }
 
-    void emit_pass(int row, int rows) {
+    // Of the group whose FMA run, or of the next one.
+    void find_weights(const Gpr& at, bool next) {
+        static_assert(kWeightsBytes == 1 << 13);
+        mov(at, left_);
+        if (next) inc(at);
+        and_(at, 1);
+        shl(at, 13);
+        add(at, ptr[args() + offsetof(TilePvArgs, weights)]);
+    }
+
+    void emit_first() {
+        stage("first weights");
+        find_weights(next_, false);
+        mov(scale_, scales_);
+        mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
+        mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
+        Label each;
+        L(each);
+        emit_weights();
+        sub(count_, kUnroll);
+        jnz(each, T_NEAR);
+    }
+
+    void emit_pass(int row, int rows, bool is_last) {
         stage("pass from row " + std::to_string(row));
         const std::vector<Vec> acc = vecs("acc", kVecs * rows);
         for (const Vec& v : acc) zero(v);
         pairs_ ? hold_nibble_numbers(kVecs + kMostTemps) : loader_->hold(kVecs + kMostTemps);
         mov(rows_, ptr[args() + offsetof(TilePvArgs, values)]);
-        mov(weights_, ptr[args() + offsetof(TilePvArgs, weights)]);
+        find_weights(weights_, false);
         mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
-        if (row == 0) {
+        if (is_last) {
+            find_weights(next_, true);
+            lea(scale_, ptr[scales_ + 4]);
             mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
-            mov(scale_, scales_);
         }
         Label each;
         L(each);
-        if (row == 0) emit_weights();
+        if (is_last) emit_weights();
         for (int key = 0; key < kUnroll; ++key) {
             emit_key(acc, key, row);
             if (key % kOfLines == kOfLines - 1) ahead_.some(kOfLines * int(acc.size()));
@@ -92,16 +120,15 @@ private:
         free(acc);
     }
 
-    static constexpr int kMostTemps = 2;
-
     // Of a turn's keys.
     void emit_weights() {
         for (int key = 0; key < kUnroll; ++key) {
             Temp weight(*this, "weight");
             broadcast(weight, ptr[scale_ + key * key_.scales_stride() * 4]);
             vmulps(weight, weight, ptr[probabilities_ + key * vec_bytes()]);
-            vmovups(ptr[weights_ + key * vec_bytes()], *weight);
+            vmovups(ptr[next_ + key * vec_bytes()], *weight);
         }
+        add(next_, kUnroll * vec_bytes());
         add(scale_, kUnroll * key_.scales_stride() * 4);
         add(probabilities_, kUnroll * vec_bytes());
     }
@@ -155,7 +182,7 @@ private:
     const Gpr output_ = gpr("output"), scales_ = gpr("scales"), left_ = gpr("groups left"),
               steps_ = gpr("steps left"), at_ = gpr("at"), rows_ = gpr("rows"), row_ = gpr("row"),
               weights_ = gpr("weights"), count_ = gpr("count"), probabilities_ = gpr("probabilities"),
-              scale_ = gpr("scale");
+              scale_ = gpr("scale"), next_ = gpr("next weights");
     const Gpr& rescale_ = rows_;  // behind them
 };
 

@@ -33,7 +33,7 @@ struct WeightFloats {
         const bool few_numbers = plan.few_rows > 0 && plan.few_pack.value_products == jit::Products::floats;
         const size_t runs = bytes ? jit::kWeightRuns : 1;
         weights = std::max(groups * size_t(std::max(pairs, fours)),
-                           few_numbers ? size_t(jit::kTileKeys * plan.target->lanes()) : 0);
+                           few_numbers ? size_t(2 * jit::kTileKeys * plan.target->lanes()) : 0);
         tops = groups * runs;
         factors = std::max(size_t(1), bytes ? tops : 1) * lanes;
     }
