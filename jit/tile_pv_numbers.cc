@@ -62,7 +62,7 @@ public:
     }
 
 private:
-    static constexpr int kMostRows = 8, kUnroll = 4, kOfLines = 2;  // keys
+    static constexpr int kMostRows = 8, kUnroll = 4, kOfLines = 2;        // keys
     static constexpr int kMostTemps = 2, kWeightsBytes = kTileKeys * 64;  // of a group
     static_assert(kKeyPadding % kUnroll == 0 && kUnroll % kOfLines == 0);
 

@@ -305,7 +305,8 @@ private:
         if ((kernels_.weights || of_numbers) && !pack_.probability_pairs)
             std::fill(scores.as<float>() + count * lanes_, scores.as<float>() + padded * lanes_, 0.f);
         if (!kernels_.weights) {
-            GuardedBuffer weights = array(of_numbers ? size_t(2 * jit::kTileKeys * lanes_) : 0, around.scratch, flush_);
+            GuardedBuffer weights =
+                array(of_numbers ? size_t(2 * jit::kTileKeys * lanes_) : 0, around.scratch, flush_);
             return poisoned_call<jit::TilePvArgs>(
                 kernels_.pv,
                 {scores.as<float>(), of_numbers ? tile.value_rows.data() : tile.values.data(), rescaling,
