@@ -14,10 +14,10 @@ namespace {
 // scores[key + n][w] *= factors[w]
 //
 // Each element of a key serves all digits: as the broadcast operand it is a load for every other product, or
-// for three. Three have registers for that with one vector of query rows, which also has too few sums of one
-// digit to keep two pipes busy. Starts make the codes signed. No sum overflows, with codes c of at most 255
-// around the zero z: of 128 elements |sum of (c - z) (256 high + low)| < 128 * 128 * 2^15 = 2^29, and what is
-// on the way may wrap around; of three digits as below.
+// for three. Three have registers for that with one or two vectors of query rows, which have too few sums of
+// one digit to keep two pipes busy. Starts make the codes signed. No sum overflows, with codes c of at most
+// 255 around the zero z: of 128 elements |sum of (c - z) (256 high + low)| < 128 * 128 * 2^15 = 2^29, and
+// what is on the way may wrap around; of three digits as below.
 class TileQkDigits : public TileQkBytes {
 public:
     explicit TileQkDigits(const RowKey& key)

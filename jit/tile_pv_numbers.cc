@@ -1,72 +1,29 @@
-#include <algorithm>
-#include <cstddef>
-#include <memory>
-
 #include "jit/row_loader.h"
-#include "jit/tile_product.h"
+#include "jit/tile_pv_few.h"
 #include "jit/tile_words.h"
 
 namespace quire::jit {
 namespace {
 
-constexpr int kVecs = 2;  // of elements, of one group
-
-int elements_a_step(const Target& target) { return kVecs * target.lanes(); }
-
-// As TilePvRows, in float32:
-//
-// weights[0][key] = probabilities[key] * scales[key][0], of all query rows                    emit_first
-// for each group g:
-//   for each 2 L elements d of it, for each pass over R' query rows:                        emit_pass
-//     acc[r][2] = 0
-//     for each key:
-//       in the last pass: weights[(g + 1) % 2][key] = those of the next group               emit_weights
-//       v[2] = its codes as numbers; for r: acc[r][..] += weights[g % 2][key][r] * v[..]    emit_key
-//     output[r][d ..] = output[r][d ..] * rescale[r] + acc[r][2]                            emit_output
+// In the beginning: weights[0][key] = probabilities[key] * scales[key][0], of all query rows
+// A pass: for each key:
+//           in the last pass: weights[(g + 1) % 2][key] = those of the next group               emit_weights
+//           v[2] = its codes as numbers; for r: acc[r][..] += weights[g % 2][key][r] * v[..]    emit_key
+//         output[r][d ..] = output[r][d ..] * rescale[r] + acc[r]
 //
 // Every pass converts the codes anew: that is for other pipes than FMA's. Weights that have just been stored
 // are slow to be loaded from: so those of the next group are made, and of one beyond the last.
-class TilePvNumberRows : public Emitter {
+class TilePvNumberRows : public TilePvFew {
 public:
     explicit TilePvNumberRows(const RowKey& key)
-        : Emitter(*key.target),
-          key_(key),
-          loader_(RowLoader::make(*this, key.format, elements_a_step(*key.target))),
-          ahead_(*this, *key.target) {
-        begin();
-        mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
-        mov(scales_, ptr[args() + offsetof(TilePvArgs, scales)]);
-        mov(left_, key_.groups());
-        xor_(at_, at_);
-        ahead_.begin(args() + offsetof(TilePvArgs, ahead));
-        emit_first();
-        Label each_group, each_step;
-        L(each_group);
-        mov(steps_, scale_group(key_.format) / step());
-        L(each_step);
-        const int passes = (key_.rows + kMostRows - 1) / kMostRows;
-        for (int i = 0, row = 0; i < passes; ++i) {
-            const int rows = (key_.rows - row + passes - i - 1) / (passes - i);
-            emit_pass(row, rows, i + 1 == passes);
-            row += rows;
-        }
-        add(at_, int(bytes_of(key_.format.type, step())));
-        add(output_, step() * 4);
-        dec(steps_);
-        jnz(each_step, T_NEAR);
-        add(scales_, 4);
-        dec(left_);
-        jnz(each_group, T_NEAR);
-        ahead_.end(args() + offsetof(TilePvArgs, ahead));
-        end();
+        : TilePvFew(key), loader_(RowLoader::make(*this, key.format, step())) {
+        generate();
     }
 
 private:
-    static constexpr int kMostRows = 8, kUnroll = 4, kOfLines = 2;        // keys
+    static constexpr int kUnroll = 4, kOfLines = 2;                       // keys
     static constexpr int kMostTemps = 2, kWeightsBytes = kTileKeys * 64;  // of a group
     static_assert(kKeyPadding % kUnroll == 0 && kUnroll % kOfLines == 0);
-
-    int step() const { return elements_a_step(*key_.target); }
 
     // Of the group whose FMA run, or of the next one.
     void find_weights(const Gpr& at, bool next) {
@@ -78,8 +35,9 @@ private:
         add(at, ptr[args() + offsetof(TilePvArgs, weights)]);
     }
 
-    void emit_first() {
+    void emit_begin() override {
         stage("first weights");
+        mov(scales_, ptr[args() + offsetof(TilePvArgs, scales)]);
         find_weights(next_, false);
         mov(scale_, scales_);
         mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
@@ -91,8 +49,9 @@ private:
         jnz(each, T_NEAR);
     }
 
-    void emit_pass(int row, int rows, bool is_last) {
-        stage("pass from row " + std::to_string(row));
+    void emit_next_group() override { add(scales_, 4); }
+
+    void emit_pass(int row, int rows, bool is_last) override {
         const std::vector<Vec> acc = vecs("acc", kVecs * rows);
         for (const Vec& v : acc) zero(v);
         pairs_ ? hold_nibble_numbers(kVecs + kMostTemps) : loader_->hold(kVecs + kMostTemps);
@@ -116,7 +75,8 @@ private:
         sub(count_, kUnroll);
         jnz(each, T_NEAR);
         drop_held();
-        emit_output(acc, row);
+        for (size_t i = 0; pairs_ && i < acc.size(); i += kVecs) interleave(acc[i], acc[i + 1]);
+        emit_output(acc, row, [](int vec) { return vec; });
         free(acc);
     }
 
@@ -131,24 +91,6 @@ private:
         add(next_, kUnroll * vec_bytes());
         add(scale_, kUnroll * key_.scales_stride() * 4);
         add(probabilities_, kUnroll * vec_bytes());
-    }
-
-    Address output_at(int first_row, size_t i) const {
-        const int row = first_row + int(i) / kVecs;
-        return ptr[output_ + row * key_.padded() * 4 + int(i) % kVecs * vec_bytes()];
-    }
-
-    void emit_output(const std::vector<Vec>& acc, int row) {
-        for (size_t i = 0; pairs_ && i < acc.size(); i += kVecs) interleave(acc[i], acc[i + 1]);
-        const auto rescaled = [&] {
-            Temp rescale(*this, "rescale");
-            for (size_t i = 0; i < acc.size(); ++i) {
-                if (i % kVecs == 0) broadcast(rescale, ptr[rescale_ + (row + int(i) / kVecs) * 4]);
-                vfmadd231ps(acc[i], rescale, output_at(row, i));
-            }
-        };
-        with_rescale(*this, rescale_, rescaled, [] {});
-        for (size_t i = 0; i < acc.size(); ++i) vmovups(output_at(row, i), acc[i]);
     }
 
     // Codes of both nibbles of 16 bytes are a load less, and one of 16 dwords, than those of 8 bytes twice.
@@ -175,22 +117,17 @@ private:
         free(v);
     }
 
-    const RowKey key_;
     const bool pairs_ = key_.format.type == QUIRE_INT4;  // v: the first, third .. elements, and the others
     const std::unique_ptr<RowLoader> loader_;
-    TileAhead ahead_;
-    const Gpr output_ = gpr("output"), scales_ = gpr("scales"), left_ = gpr("groups left"),
-              steps_ = gpr("steps left"), at_ = gpr("at"), rows_ = gpr("rows"), row_ = gpr("row"),
-              weights_ = gpr("weights"), count_ = gpr("count"), probabilities_ = gpr("probabilities"),
+    const Gpr scales_ = gpr("scales"), row_ = gpr("row"), probabilities_ = gpr("probabilities"),
               scale_ = gpr("scale"), next_ = gpr("next weights");
-    const Gpr& rescale_ = rows_;  // behind them
 };
 
 }  // namespace
 
 bool has_tile_pv_number_rows(const RowKey& key) {
     return key.target->vector_bits == 512 && !token_block_info(key.format.type) && key.groups() > 0 &&
-           key.numbers() == 1 && scale_group(key.format) % elements_a_step(*key.target) == 0;
+           key.numbers() == 1 && scale_group(key.format) % TilePvFew::elements_a_step(*key.target) == 0;
 }
 
 Status generate_tile_pv_number_rows(const RowKey& key, std::vector<uint8_t>* code) {

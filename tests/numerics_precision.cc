@@ -212,7 +212,7 @@ TEST(NumericsPrecision, QuickHighestOfFewRows) {
         for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels}) {
             const double share =
                 error(c, QUIRE_PRECISION_HIGHEST, data, best_target()) / plain_error(c, data);
-            EXPECT_LT(share, best_target().vector_bits == 512 ? 0.95 : 1.4) << c << " data " << int(data);
+            EXPECT_LT(share, best_target().vector_bits == 512 ? 0.85 : 1.4) << c << " data " << int(data);
             largest = std::max(largest, share);
         }
     std::printf("largest error of few rows at highest: %.2f times a plain float32 attention's\n", largest);
