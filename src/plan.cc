@@ -69,6 +69,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     few_keys.products = key_tile_products(few_keys, spec.precision);
     few_values.products = few_value_products(few_key(values), spec.precision);
     plan->few_rows = most_few_rows(spec, *plan->target);
+    plan->rest_rows = most_rest_rows(spec);
     const bool weights = tile_values.words() || tile_values.bytes() || plan->few_rows > 0;
     plan->tile_weight_groups = weights ? values.groups() : 0;
     for (bool bias : {false, true}) {

@@ -307,6 +307,8 @@ int most_few_rows(const AttentionSpec& spec, const Target& target) {
     return most > kRowsBesideFew ? most : 0;
 }
 
+int most_rest_rows(const AttentionSpec& spec) { return spec.precision == QUIRE_PRECISION_MEDIUM ? 4 : 8; }
+
 namespace {
 
 // Tiles of 256 bits have two vectors for 13 to 16 rows, and are quicker than decode's passes over the rows:

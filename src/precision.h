@@ -27,6 +27,8 @@ int most_decode_rows(const AttentionSpec& spec, const Target& target);
 // (few_value_products); 0: none do. Both sides of the cache are rows of codes then: blocks of tokens would
 // have to be taken apart for each tile.
 int most_few_rows(const AttentionSpec& spec, const Target& target);
+// Most query rows beside them that decode takes in less time than a second vector of them does.
+int most_rest_rows(const AttentionSpec& spec);
 
 // A line for the plan's notes: what runs at which precision; empty for `highest`.
 std::string precision_note(const AttentionSpec& spec, const Target& target);

@@ -175,7 +175,8 @@ void check(const std::vector<const Target*>& on, const std::vector<quire_format>
     }
 }
 
-// 16 query rows over more keys than a part has, with all that scores may have.
+// 16 query rows, and some that decode takes beside them, over more keys than a part has, with all that scores
+// may have.
 std::vector<Case> few_row_cases() {
     std::vector<Case> cases;
     for (const quire_format& format :
@@ -185,7 +186,7 @@ std::vector<Case> few_row_cases() {
         Case c = usual_case(format, options % 2 == 0 ? 64 : 320, 4);
         if (options % 2 == 1) c.value_format = quantised(QUIRE_INT8, 32, QUIRE_F16);
         c.soft_cap = options == 3 ? 20 : 0;
-        c.sequences = {{4, 77}, {4, 4500}};
+        c.sequences = {{4, 77}, {5, 90}, {5, 4500}, {6, 700}};
         c.alibi = options % 2 == 1;
         c.mask_rank = options % 3 == 1 ? 2 : 0;
         c.has_window = options % 4 == 3;

@@ -84,18 +84,28 @@ std::string problem_text(const ReadProblem& p) {
            number("repeat", p.spec->repeat) + word("type", type_name(p.spec->type));
 }
 
-// Of what attend_rows and attend_tiles take for this call; with a mask, a panel takes either softmax, and
-// with a map of it a block takes either set of kernels. Rows of numbers are added to scores before softmax.
+// With a map of the mask a block takes either set of kernels.
+void add_decode_kernels(const AttentionPlan& plan, const AttentionProblem& p, int64_t rows,
+                        KernelNames* names) {
+    if (p.num_terms) names->add(plan.decode_bias[rows], p.cache.adjacent);
+    if (!p.num_terms || p.mask_map) names->add(plan.decode[rows], p.cache.adjacent);
+}
+
+// Of what attend_rows and attend_tiles take for this call; with a mask, a panel takes either softmax. Rows of
+// numbers are added to scores before softmax.
 void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNames* names) {
     for (int64_t b = 0; b < p.B; ++b) {
-        const int64_t rows = p.queries(b) * plan.spec.group();
+        int64_t rows = p.queries(b) * plan.spec.group();
         if (rows == 0) continue;
         if (rows <= plan.decode_rows) {
-            if (p.num_terms) names->add(plan.decode_bias[rows], p.cache.adjacent);
-            if (!p.num_terms || p.mask_map) names->add(plan.decode[rows], p.cache.adjacent);
+            add_decode_kernels(plan, p, rows, names);
             continue;
         }
-        const bool few = plan.takes_few(rows);
+        const bool few = plan.few_of(rows) > 0;
+        if (const int64_t rest = few ? rows - plan.few_of(rows) : 0; rest > 0) {
+            add_decode_kernels(plan, p, rest, names);
+            rows -= rest;
+        }
         names->add(few ? plan.few_pack : plan.pack);
         names->add(few ? plan.few_panel : plan.panel, !few);
         const bool of_numbers = p.num_terms == 1 && numbers_of(p, p.terms[0], b, 0, 0, 0);
