@@ -20,7 +20,7 @@ struct Panel {
 };
 
 struct TileState {
-    bool few;                      // AttentionPlan::few_of: there is one panel
+    bool few;                      // AttentionPlan::takes_few: there is one panel
     const jit::PackKernels* pack;  // the plan's, or those of few rows
     const float* packed_keys;      // as TileQkArgs has them: `keys`, or rows of the cache that lie as such
     const void* packed;            // values as TilePvArgs has them

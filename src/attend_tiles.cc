@@ -269,7 +269,8 @@ size_t scratch_floats(const AttentionPlan& plan) {
 
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   const Item* following, Scratch& scratch, States& states) {
-    TileState s = allocate(plan, plan.few_of(problem.queries(item.b) * plan.spec.group()) > 0, scratch);
+    const int64_t rows = plan.first_rows(problem.queries(item.b) * plan.spec.group());
+    TileState s = allocate(plan, plan.takes_few(rows), scratch);
     make_panels(plan, problem, item, scratch, &s, states);
     for (int64_t begin = find_tile(plan, problem, item, item.key_begin, s); begin < item.key_end;) {
         std::swap(s.addresses, s.next);

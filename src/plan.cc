@@ -69,7 +69,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     few_keys.products = key_tile_products(few_keys, spec.precision);
     few_values.products = few_value_products(few_key(values), spec.precision);
     plan->few_rows = most_few_rows(spec, *plan->target);
-    plan->rest_rows = most_rest_rows(spec);
+    plan->rest_rows = most_rest_rows(spec, *plan->target);
     const bool weights = tile_values.words() || tile_values.bytes() || plan->few_rows > 0;
     plan->tile_weight_groups = weights ? values.groups() : 0;
     for (bool bias : {false, true}) {
@@ -132,6 +132,15 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
 }
 
 }  // namespace
+
+int64_t AttentionPlan::first_rows(int64_t rows) const {
+    if (rows <= decode_rows || takes_few(rows) || rows > tile_rows) return rows;
+    const int64_t lanes = target->lanes(), group = spec.group();
+    const int64_t whole = (rows - 1) / lanes * lanes / group * group;
+    const bool tiles = whole > decode_rows;
+    const int64_t first = tiles ? whole : decode_rows / group * group;
+    return rows - first <= (tiles ? rest_rows.of_tiles : rest_rows.of_decode) ? first : rows;
+}
 
 Status make_attention_plan(const AttentionSpec& spec, const Target& target, jit::CodeCache& cache,
                            AttentionPlan* plan, std::string* notes) {

@@ -6,6 +6,7 @@
 
 #include "jit/kernels.h"
 #include "jit/qk_fours.h"
+#include "src/precision.h"
 #include "src/problem.h"
 #include "src/target.h"
 
@@ -26,7 +27,7 @@ struct AttentionPlan {
     int weight_stride = 0;         // of weights, in pairs of words
     int decode_rows = 0;           // most query rows of `decode`
     int few_rows = 0;              // of `few`, 0: there are none
-    int rest_rows = 0;             // most query rows beside those of `few` that decode takes
+    RestRows rest_rows;            // for first_rows()
     int tile_rows = 0;             // query rows of a work item, a multiple of panel_rows
     int panel_vecs = 0;            // widest panel
     int tile_keys = 0;             // keys packed at a time
@@ -47,11 +48,9 @@ struct AttentionPlan {
     int panel_rows() const { return panel_vecs * target->lanes(); }
     // Whether so many query rows are in one vector of the lanes (most_few_rows).
     bool takes_few(int64_t rows) const { return rows > decode_rows && rows <= few_rows; }
-    // Of so many query rows, how many: all, or but for the last rest_rows, which are decode's; 0: none.
-    int64_t few_of(int64_t rows) const {
-        const bool has_rest = few_rows > 0 && rows > few_rows && rows <= few_rows + rest_rows;
-        return has_rest ? few_rows : takes_few(rows) ? rows : 0;
-    }
+    // How many of so many query rows are taken first: all, or what fills vectors of the lanes, or decode's
+    // most; decode takes the rest, where that is quicker than one vector more.
+    int64_t first_rows(int64_t rows) const;
 };
 
 struct AppendPlan {

@@ -307,7 +307,26 @@ int most_few_rows(const AttentionSpec& spec, const Target& target) {
     return most > kRowsBesideFew ? most : 0;
 }
 
-int most_rest_rows(const AttentionSpec& spec) { return spec.precision == QUIRE_PRECISION_MEDIUM ? 4 : 8; }
+namespace {
+
+// Decode's most rows and the rest both take all of a key: what is quick in float32, and at lower precisions
+// has more work than tiles have with groups below 16, and anywhere than tiles of bfloat16 numbers.
+int rest_of_decode(const AttentionSpec& spec, const Target& target) {
+    const bool wide = target.vector_bits == 512, medium = spec.precision == QUIRE_PRECISION_MEDIUM;
+    const int key_group = scale_group(spec.key_format), value_group = scale_group(spec.value_format);
+    const bool plain = key_group == 0 && value_group == 0 && !(medium && target.bf16);
+    if (spec.precision == QUIRE_PRECISION_HIGHEST || plain) return wide ? 8 : 4;
+    const bool blocks = token_block_info(spec.key_format.type) && token_block_info(spec.value_format.type);
+    if (!blocks) return wide && !medium ? 4 : 0;
+    return std::min(key_group, value_group) < 16 ? 0 : wide ? 8 : 4;
+}
+
+}  // namespace
+
+RestRows most_rest_rows(const AttentionSpec& spec, const Target& target) {
+    const bool half = target.vector_bits == 512 && spec.precision != QUIRE_PRECISION_MEDIUM;
+    return {half ? 8 : 4, rest_of_decode(spec, target)};
+}
 
 namespace {
 

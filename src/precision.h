@@ -27,8 +27,13 @@ int most_decode_rows(const AttentionSpec& spec, const Target& target);
 // (few_value_products); 0: none do. Both sides of the cache are rows of codes then: blocks of tokens would
 // have to be taken apart for each tile.
 int most_few_rows(const AttentionSpec& spec, const Target& target);
-// Most query rows beside them that decode takes in less time than a second vector of them does.
-int most_rest_rows(const AttentionSpec& spec);
+// Most query rows that decode takes beside those of tiles, and beside its own most.
+struct RestRows {
+    int of_tiles = 0, of_decode = 0;
+};
+// As far as decode is quicker for them than one vector of tiles more (docs/performance.md, "Rows that are
+// left").
+RestRows most_rest_rows(const AttentionSpec& spec, const Target& target);
 
 // A line for the plan's notes: what runs at which precision; empty for `highest`.
 std::string precision_note(const AttentionSpec& spec, const Target& target);

@@ -10,7 +10,7 @@ namespace {
 // head): its row blocks alone would not keep many threads busy.
 constexpr int64_t kFewQueries = 16;
 // Parts of a long sequence: of decode over all kv heads, two for each of 64 threads; where
-// AttentionPlan::few_of, of each kv head.
+// AttentionPlan::takes_few, of each kv head.
 constexpr int64_t kItems = 128, kFewParts = 8;
 constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();
 
@@ -54,7 +54,7 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
         } else if (s.rows <= plan.decode_rows) {
             s.block_rows = std::max<int64_t>(s.rows, 1);
             s.split = split_into(b, divide_up(kItems, kv_heads_));
-        } else if (plan.few_of(s.rows) > 0) {
+        } else if (plan.takes_few(plan.first_rows(s.rows))) {
             s.block_rows = s.rows;
             s.split = split_into(b, kFewParts);
         } else {

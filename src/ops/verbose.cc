@@ -95,17 +95,14 @@ void add_decode_kernels(const AttentionPlan& plan, const AttentionProblem& p, in
 // numbers are added to scores before softmax.
 void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNames* names) {
     for (int64_t b = 0; b < p.B; ++b) {
-        int64_t rows = p.queries(b) * plan.spec.group();
-        if (rows == 0) continue;
+        const int64_t all = p.queries(b) * plan.spec.group(), rows = plan.first_rows(all);
+        if (all == 0) continue;
+        if (rows < all) add_decode_kernels(plan, p, all - rows, names);
         if (rows <= plan.decode_rows) {
             add_decode_kernels(plan, p, rows, names);
             continue;
         }
-        const bool few = plan.few_of(rows) > 0;
-        if (const int64_t rest = few ? rows - plan.few_of(rows) : 0; rest > 0) {
-            add_decode_kernels(plan, p, rest, names);
-            rows -= rest;
-        }
+        const bool few = plan.takes_few(rows);
         names->add(few ? plan.few_pack : plan.pack);
         names->add(few ? plan.few_panel : plan.panel, !few);
         const bool of_numbers = p.num_terms == 1 && numbers_of(p, p.terms[0], b, 0, 0, 0);
