@@ -104,16 +104,22 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, Til
         s.next->side_by_side ? s.ahead->add_adjacent(list[first], rows, bytes)
                              : s.ahead->add(list + first, rows, bytes);
     };
+    const auto add_blocks = [&](const char* const* list, int64_t bytes) {
+        for (int64_t i = (first + kBlockTokens - 1) / kBlockTokens * kBlockTokens; i < first + rows;
+             i += kBlockTokens)
+            s.ahead->add(list + i, 1, bytes);
+    };
     const auto add = [&](const char* const* list, const char* const* scales, const quire_format& format,
                          int dim) {
+        if (token_block_info(format.type)) return add_blocks(list, block_bytes(format, dim));
         add_rows(list, bytes_of(format.type, dim));
         if (is_quantised(format)) add_rows(scales, bytes_of(format.scale_type, dim / format.quant_group));
     };
-    if (!s.pack->key_rows) add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
+    add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
     const auto *const key = s.next->key[0], *const value = s.next->value[0];
     const bool is_view =
         value >= key && value < key + bytes_of(spec.key_format.type, spec.D);  // of keys: MLA
-    if (!s.pack->value_rows && !is_view) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
+    if (!is_view) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
 }
 
 // The rows of an additive mask that the next panel reads, of this tile or of the next.
