@@ -20,10 +20,8 @@ int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 // Keys that some row of the block sees; the begin is moved down to where a part begins.
 KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const {
-    const int64_t first = block * s.block_rows / group_;
-    const int64_t last = (std::min((block + 1) * s.block_rows, s.rows) - 1) / group_;
     KeyRange keys, all;
-    problem_->visible(b, first, last, &keys, &all);
+    problem_->visible(b, s.row_begin(block) / group_, (s.row_begin(block + 1) - 1) / group_, &keys, &all);
     const int64_t grid = s.split == kWhole ? jit::kTileKeys : s.split;
     keys.begin = std::min(keys.begin, keys.end) / grid * grid;
     return keys;
@@ -88,7 +86,7 @@ Item Schedule::item(int64_t index) const {
     // and cache lines. Later rows see more keys under a causal mask: longest first.
     const int64_t head = local % kv_heads_, part = local / kv_heads_ % s.parts;
     const int64_t block = s.blocks - 1 - local / kv_heads_ / s.parts;
-    const int64_t row_begin = block * s.block_rows, row_end = std::min(row_begin + s.block_rows, s.rows);
+    const int64_t row_begin = s.row_begin(block), row_end = s.row_begin(block + 1);
     const int64_t state = s.first_state + (head * s.rows + row_begin) * s.parts + part;
     Item item{b, int(head), row_begin, row_end, 0, 0, part, s.parts, state};
     const KeyRange keys = block_keys(s, b, block);

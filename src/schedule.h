@@ -1,6 +1,7 @@
 // The work items of one call: a pure function of plan and problem. Neither threads nor the other sequences of
 // the batch change how a sequence is cut, so they change no bit of its result.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "src/plan.h"
@@ -42,6 +43,11 @@ private:
         int64_t first_item, first_merge, first_state;
         int64_t rows, block_rows, blocks;  // query rows, rows a block
         int64_t split, parts;              // keys a part
+        // Of a block; where the blocks do not divide the rows the first has less, which is the last to be
+        // taken: threads then end at nearly the same time.
+        int64_t row_begin(int64_t block) const {
+            return std::max<int64_t>(0, rows - (blocks - block) * block_rows);
+        }
     };
     const Sequence& find(int64_t Sequence::*first, int64_t index) const;
     int64_t split_into(int64_t b, int64_t parts) const;
