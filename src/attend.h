@@ -34,10 +34,10 @@ private:
 size_t scratch_floats(const AttentionPlan& plan);
 
 // `following`: the item that this thread runs next, or null; its first rows are fetched ahead. `merge`: the
-// item's, where it is of several parts that share their query rows in `queries`; null: they do not.
+// item's, where it is of several parts.
 class SharedQueries;
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                 const Item* following, SharedQueries* queries, int64_t merge, Scratch& scratch,
+                 const Item* following, SharedQueries& queries, int64_t merge, Scratch& scratch,
                  States& states);
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   const Item* following, Scratch& scratch, States& states);

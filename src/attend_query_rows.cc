@@ -110,10 +110,14 @@ QueryRows prepare_query(const AttentionPlan& plan, const AttentionProblem& p, co
 
 void SharedQueries::reset(const AttentionPlan& plan, const Schedule& schedule) {
     stride_ = 0;
-    const int64_t count = plan.target->jit() ? schedule.merges() : 0;
-    for (int64_t i = 0; i < count; ++i) {
-        const int64_t rows = schedule.merge(i).row_end;
-        if (rows <= plan.decode_rows) stride_ = std::max(stride_, query_floats(plan, rows));
+    const int64_t merges = plan.target->jit() ? schedule.merges() : 0, count = 2 * merges;
+    const auto room_for = [&](int64_t rows) {
+        if (rows > 0 && rows <= plan.decode_rows) stride_ = std::max(stride_, query_floats(plan, rows));
+    };
+    for (int64_t i = 0; i < merges; ++i) {
+        const int64_t rows = schedule.merge(i).row_end, first = plan.first_rows(rows);
+        room_for(first);
+        room_for(rows - first);
     }
     if (stride_ == 0) return;
     memory_.reserve(size_t(count) * stride_);
@@ -125,8 +129,9 @@ void SharedQueries::reset(const AttentionPlan& plan, const Schedule& schedule) {
 
 QueryRows SharedQueries::get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                              int64_t merge, float* own) {
-    std::atomic<char>& state = states_[size_t(merge)];
-    float* const shared = first_ + size_t(merge) * stride_;
+    const size_t index = 2 * size_t(merge) + (item.row_begin > 0);
+    std::atomic<char>& state = states_[index];
+    float* const shared = first_ + index * stride_;
     char was = state.load(std::memory_order_acquire);
     if (was == kReady) return layout_of(plan, item.row_end - item.row_begin).rows(shared);
     if (was != kNone || !state.compare_exchange_strong(was, kBegun, std::memory_order_relaxed))

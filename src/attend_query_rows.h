@@ -21,7 +21,8 @@ size_t query_floats(const AttentionPlan& plan, int64_t rows);
 QueryRows prepare_query(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                         float* memory);
 
-// Of the sequences and kv heads whose keys are cut, by the index of Schedule::merge.
+// Of the sequences and kv heads whose keys are cut, by the index of Schedule::merge: rows that decode takes
+// from the first on, and those that it takes as the rest.
 class SharedQueries {
 public:
     void reset(const AttentionPlan& plan, const Schedule& schedule);

@@ -267,7 +267,7 @@ int64_t copied_value_bytes(const AttentionPlan& plan) {
 }
 
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                 const Item* following, SharedQueries* queries, int64_t merge, Scratch& scratch,
+                 const Item* following, SharedQueries& queries, int64_t merge, Scratch& scratch,
                  States& states) {
     std::optional<WithoutSubnormals> flush(std::in_place);
     RowsState s = allocate(plan, scratch);
@@ -276,8 +276,8 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     s.last_query = (item.row_end - 1) / plan.spec.group();
     const int64_t rows = item.row_end - item.row_begin;
     float* const own = scratch.floats(query_floats(plan, rows));
-    s.query = queries && item.parts > 1 ? queries->get(plan, problem, item, merge, own)
-                                        : prepare_query(plan, problem, item, own);
+    s.query = item.parts > 1 ? queries.get(plan, problem, item, merge, own)
+                             : prepare_query(plan, problem, item, own);
     std::fill(s.max, s.max + rows, -INFINITY);
     std::fill(s.sum, s.sum + rows, 0.f);
     std::fill(s.output, s.output + rows * plan.value_stride, 0.f);

@@ -135,11 +135,10 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
 
 int64_t AttentionPlan::first_rows(int64_t rows) const {
     if (rows <= decode_rows || takes_few(rows) || rows > tile_rows) return rows;
-    const int64_t lanes = target->lanes(), group = spec.group();
+    const int64_t lanes = target->lanes(), group = spec.group(), rest = rest_rows.of_decode / group * group;
+    if (rows <= decode_rows + rest) return rows - rest;
     const int64_t whole = (rows - 1) / lanes * lanes / group * group;
-    const bool tiles = whole > decode_rows;
-    const int64_t first = tiles ? whole : decode_rows / group * group;
-    return rows - first <= (tiles ? rest_rows.of_tiles : rest_rows.of_decode) ? first : rows;
+    return whole > decode_rows && rows - whole <= rest_rows.of_tiles ? whole : rows;
 }
 
 Status make_attention_plan(const AttentionSpec& spec, const Target& target, jit::CodeCache& cache,

@@ -309,23 +309,34 @@ int most_few_rows(const AttentionSpec& spec, const Target& target) {
 
 namespace {
 
-// Decode's most rows and the rest both take all of a key: what is quick in float32, and at lower precisions
-// has more work than tiles have with groups below 16, and anywhere than tiles of bfloat16 numbers.
+// Of rows whose integer weights are as many as those of values.
+bool has_small_groups(const AttentionSpec& spec) {
+    const auto small = [](const quire_format& f) { return scale_group(f) > 0 && scale_group(f) < 16; };
+    return spec.precision != QUIRE_PRECISION_HIGHEST && (small(spec.key_format) || small(spec.value_format));
+}
+
+// Beside tiles, which leave a part of the cache in the third level: rows of f32 take as long to come from
+// there again as a vector of tiles does.
+int rest_of_tiles(const AttentionSpec& spec, const Target& target) {
+    if (spec.key_format.type == QUIRE_F32 || spec.value_format.type == QUIRE_F32) return 0;
+    return target.vector_bits == 512 && spec.precision != QUIRE_PRECISION_MEDIUM ? 8 : 4;
+}
+
+// Twice decode's work for a key: not where tiles have half of it, those of bfloat16 numbers, and those of
+// AVX2 below `highest`.
 int rest_of_decode(const AttentionSpec& spec, const Target& target) {
     const bool wide = target.vector_bits == 512, medium = spec.precision == QUIRE_PRECISION_MEDIUM;
-    const int key_group = scale_group(spec.key_format), value_group = scale_group(spec.value_format);
-    const bool plain = key_group == 0 && value_group == 0 && !(medium && target.bf16);
-    if (spec.precision == QUIRE_PRECISION_HIGHEST || plain) return wide ? 8 : 4;
+    const bool codes = scale_group(spec.key_format) > 0 || scale_group(spec.value_format) > 0;
     const bool blocks = token_block_info(spec.key_format.type) && token_block_info(spec.value_format.type);
-    if (!blocks) return wide && !medium ? 4 : 0;
-    return std::min(key_group, value_group) < 16 ? 0 : wide ? 8 : 4;
+    if (most_few_rows(spec, target) > 0) return 0;
+    if (!wide) return blocks || !codes || spec.precision == QUIRE_PRECISION_HIGHEST ? 4 : 0;
+    return medium && target.bf16 && !blocks && !has_small_groups(spec) ? 0 : 8;
 }
 
 }  // namespace
 
 RestRows most_rest_rows(const AttentionSpec& spec, const Target& target) {
-    const bool half = target.vector_bits == 512 && spec.precision != QUIRE_PRECISION_MEDIUM;
-    return {half ? 8 : 4, rest_of_decode(spec, target)};
+    return {rest_of_tiles(spec, target), rest_of_decode(spec, target)};
 }
 
 namespace {
@@ -346,7 +357,7 @@ int most_decode_rows(const AttentionSpec& spec, const Target& target) {
     const bool quick_tiles = target.amx && spec.precision == QUIRE_PRECISION_MEDIUM && !blocks;
     const bool all = std::max(spec.D, spec.Dv) <= large && most_few_rows(spec, target) == 0 && !quick_tiles &&
                      decodes_most_rows(spec, target, blocks);
-    return all ? jit::kMaxDecodeRows : kRowsBesideFew;
+    return all && !has_small_groups(spec) ? jit::kMaxDecodeRows : kRowsBesideFew;
 }
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {

@@ -49,7 +49,7 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
         Sequence s{items_, merges_, states_, problem.queries(b) * group_, 0, 0, kWhole, 1};
         if (!plan.target->jit()) {
             s.block_rows = group_;
-        } else if (s.rows <= plan.decode_rows) {
+        } else if (plan.first_rows(s.rows) <= plan.decode_rows) {
             s.block_rows = std::max<int64_t>(s.rows, 1);
             s.split = split_into(b, divide_up(kItems, kv_heads_));
         } else if (plan.takes_few(plan.first_rows(s.rows))) {
