@@ -18,13 +18,17 @@ int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 }  // namespace
 
-// Keys that some row of the block sees; the begin is moved down to where a part begins.
+// Keys that some row of the block sees; the begin is moved down to where a tile begins.
 KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const {
     KeyRange keys, all;
     problem_->visible(b, s.row_begin(block) / group_, (s.row_begin(block + 1) - 1) / group_, &keys, &all);
-    const int64_t grid = s.split == kWhole ? jit::kTileKeys : s.split;
-    keys.begin = std::min(keys.begin, keys.end) / grid * grid;
+    keys.begin = std::min(keys.begin, keys.end) / jit::kTileKeys * jit::kTileKeys;
     return keys;
+}
+
+// Where the first part of those keys would begin, if all were seen.
+int64_t Schedule::first_part(const Sequence& s, const KeyRange& keys) {
+    return keys.begin / s.split * s.split;
 }
 
 // Keys of a part, where a sequence of many is to have so many: a state, its merging and what begins a part
@@ -62,7 +66,7 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
         s.blocks = divide_up(s.rows, s.block_rows);
         for (int64_t block = 0; s.split != kWhole && block < s.blocks; ++block) {
             const KeyRange keys = block_keys(s, b, block);
-            s.parts = std::max(s.parts, divide_up(keys.end - keys.begin, s.split));
+            s.parts = std::max(s.parts, divide_up(keys.end - first_part(s, keys), s.split));
         }
         items_ += s.blocks * kv_heads_ * s.parts;
         if (s.parts > 1) {
@@ -94,8 +98,9 @@ Item Schedule::item(int64_t index) const {
         item.key_begin = keys.begin;
         item.key_end = keys.end;
     } else {  // a block that sees fewer keys than another leaves its last parts empty
-        item.key_begin = std::min(keys.begin + part * s.split, keys.end);
-        item.key_end = std::min(item.key_begin + s.split, keys.end);
+        const int64_t begin = first_part(s, keys) + part * s.split;
+        item.key_begin = std::clamp(begin, keys.begin, keys.end);
+        item.key_end = std::min(begin + s.split, keys.end);
     }
     return item;
 }

@@ -52,6 +52,7 @@ private:
     const Sequence& find(int64_t Sequence::*first, int64_t index) const;
     int64_t split_into(int64_t b, int64_t parts) const;
     KeyRange block_keys(const Sequence& s, int64_t b, int64_t block) const;
+    static int64_t first_part(const Sequence& s, const KeyRange& keys);
 
     const AttentionProblem* problem_ = nullptr;
     int group_ = 1, kv_heads_ = 1;
