@@ -1,0 +1,109 @@
+// How calls are cut into work items: every query row and every key that it sees is in one of them, and few
+// keys that it does not see.
+#include "src/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "jit/code_cache.h"
+#include "src/plan.h"
+#include "tests/support/run.h"
+
+namespace quire::test {
+namespace {
+
+AttentionSpec usual_spec(const quire_format& format) {
+    AttentionSpec spec{};
+    spec.H = 8;
+    spec.Hk = 2;
+    spec.D = spec.Dv = 64;
+    spec.key_format = spec.value_format = format;
+    spec.page_size = 128;
+    spec.type = QUIRE_F32;
+    spec.scale = 0.125f;
+    spec.causal = true;
+    spec.window_left = spec.window_right = -1;
+    return spec;
+}
+
+// Of one sequence. Nothing is computed: there is no data.
+struct Cut {
+    Cut(const AttentionSpec& spec, int64_t queries, int64_t keys, jit::CodeCache& cache) {
+        std::string notes;
+        const Status status = make_attention_plan(spec, best_target(), cache, &plan, &notes);
+        EXPECT_TRUE(status.ok()) << status.message();
+        problem.spec = &plan.spec;
+        problem.B = 1;
+        problem.n = problem.queries_at.uniform = queries;
+        problem.keys_at.uniform = keys;
+        schedule.build(plan, problem);
+    }
+
+    // Those of kv head 0, by their rows, then their keys.
+    std::vector<Item> items() const {
+        std::vector<Item> list;
+        for (int64_t i = 0; i < schedule.items(); ++i)
+            if (const Item item = schedule.item(i); item.kv_head == 0) list.push_back(item);
+        std::sort(list.begin(), list.end(), [](const Item& a, const Item& b) {
+            return a.row_begin != b.row_begin ? a.row_begin < b.row_begin : a.part < b.part;
+        });
+        return list;
+    }
+
+    AttentionPlan plan;
+    AttentionProblem problem;
+    Schedule schedule;
+};
+
+// Items of the same rows begin where the one before ends, and take less than a tile more than these see.
+void check_keys(const Cut& cut, const std::vector<Item>& items) {
+    const int group = cut.plan.spec.group();
+    for (size_t i = 0, next; i < items.size(); i = next) {
+        for (next = i + 1; next < items.size() && items[next].row_begin == items[i].row_begin; ++next)
+            EXPECT_EQ(items[next].key_begin, items[next - 1].key_end);
+        KeyRange any, all;
+        cut.problem.visible(0, items[i].row_begin / group, (items[i].row_end - 1) / group, &any, &all);
+        EXPECT_LE(items[i].key_begin, any.begin);
+        EXPECT_GT(items[i].key_begin + jit::kTileKeys, any.begin);
+        EXPECT_EQ(items[next - 1].key_end, any.end);
+    }
+}
+
+const std::vector<quire_format> kFormats = {{QUIRE_F32, 0, QUIRE_NONE}, {QUIRE_INT8, 32, QUIRE_F16}};
+
+TEST(Schedule, QuickWindowsBeginWithTheirTile) {
+    jit::CodeCache cache(size_t(1) << 30);
+    for (const quire_format& format : kFormats)
+        for (const int64_t window : {-1, 100, 511, 3000})
+            for (const int64_t queries : {1, 2, 4, 5, 8, 17, 200})
+                for (const int64_t keys : {600, 4000, 4096, 9001}) {
+                    SCOPED_TRACE(testing::Message()
+                                 << "window " << window << ", queries " << queries << ", keys " << keys);
+                    AttentionSpec spec = usual_spec(format);
+                    spec.window_left = window;
+                    const Cut cut(spec, queries, keys, cache);
+                    check_keys(cut, cut.items());
+                }
+}
+
+// Whatever their number, and the block that has less than the others is the last.
+TEST(Schedule, QuickRowsOfBlocks) {
+    jit::CodeCache cache(size_t(1) << 30);
+    for (const int64_t queries : {1, 96, 97, 100, 191, 192, 193, 500}) {
+        const Cut cut(usual_spec(kFormats[0]), queries, 4000, cache);
+        const std::vector<Item> items = cut.items();
+        int64_t row = 0;
+        for (const Item& item : items) {
+            EXPECT_TRUE(item.row_begin == row || item.part > 0) << queries;
+            row = item.row_end;
+            EXPECT_LE(items[0].row_end, item.row_end - item.row_begin) << queries;
+        }
+        EXPECT_EQ(row, queries * cut.plan.spec.group());
+        EXPECT_EQ(cut.schedule.item(cut.schedule.items() - 1).row_begin, 0);
+    }
+}
+
+}  // namespace
+}  // namespace quire::test
