@@ -237,6 +237,11 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     }
 }
 
+// Blocks end at fixed positions, as pages do: the first has less where the item begins between them.
+int64_t block_end(const Item& item, int64_t begin) {
+    return std::min((begin / kBlock + 1) * kBlock, item.key_end);
+}
+
 // The lines that write_rows fills: a call's states do not stay in the caches.
 void prefetch_states(const AttentionPlan& plan, const Item& item, const States& states) {
     constexpr int kFloats = 16;  // of a line
@@ -290,15 +295,16 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     // after: the block whose kernels ask for these rows; they may need a list of adjacent ones, too.
     const auto set = [&](RowAddresses* to, const Item& of, int64_t begin, const RowAddresses* after) {
         if (begin >= of.key_end) return false;
-        const int64_t keys = std::min<int64_t>(kBlock, of.key_end - begin);
+        const int64_t keys = block_end(of, begin) - begin;
         const bool adjacent = !in_runs && to->set_adjacent(problem.cache, of.b, of.kv_head, begin, keys);
         if (!adjacent || (after && !after->side_by_side)) list(to, of, begin, keys);
         to->side_by_side = adjacent || (in_runs && keys % jit::kKeyPadding == 0);
         return true;
     };
     bool more = set(block, item, item.key_begin, nullptr);
-    for (int64_t begin = item.key_begin; more; begin += kBlock) {
-        more = set(next, item, begin + kBlock, block);
+    for (int64_t begin = item.key_begin; more;) {
+        begin = block_end(item, begin);
+        more = set(next, item, begin, block);
         if (!more && item.parts > 1) prefetch_states(plan, item, states);
         if (!more && following && following->part == 0) prefetch_queries(plan, problem, *following);
         const bool prefetches = more || (following && set(next, *following, following->key_begin, block));

@@ -224,14 +224,20 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     if (pack.relate) pack.relate({s.value_scales, s.tops, rows.padded()});
 }
 
+// Tiles end at fixed positions, as pages do: the first has less where the item begins between them.
+int64_t tile_end(const AttentionPlan& plan, const Item& item, int64_t begin) {
+    const int64_t first = item.key_begin / jit::kTileKeys * jit::kTileKeys, before = begin - first;
+    return std::min(begin - before % plan.tile_keys + plan.tile_keys, item.key_end);
+}
+
 // The item's first tile from `begin` on of which some row sees a key; s.next gets its rows, or none.
 int64_t find_tile(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t begin,
                   TileState& s) {
     const int group = plan.spec.group();
-    const auto count = [&] { return std::clamp<int64_t>(item.key_end - begin, 0, plan.tile_keys); };
+    const auto count = [&] { return tile_end(plan, item, begin) - begin; };
     while (begin < item.key_end &&
            !p.is_seen(item.b, item.row_begin / group, (item.row_end - 1) / group, begin, count()))
-        begin += plan.tile_keys;
+        begin += count();
     s.next->count = s.next_asked = s.num_next_queries = 0;
     if (begin < item.key_end) {
         s.next->set(p.cache, item.b, item.kv_head, begin, count(), 0);
@@ -282,7 +288,7 @@ void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, co
         std::swap(s.addresses, s.next);
         const int64_t count = s.addresses->count;
         pack_tile(plan, *s.addresses, s);
-        const int64_t next = find_tile(plan, problem, item, begin + plan.tile_keys, s);
+        const int64_t next = find_tile(plan, problem, item, begin + count, s);
         if (next >= item.key_end && following) find_following(plan, problem, *following, s);
         for (int64_t i = 0; i < s.num_panels; ++i) {
             attend_panel(plan, problem, item, i, begin, count, s);

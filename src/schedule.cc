@@ -18,11 +18,11 @@ int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 }  // namespace
 
-// Keys that some row of the block sees; the begin is moved down to where a tile begins.
+// Keys that some row of the block sees; the begin is moved down to where kernels can begin.
 KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const {
     KeyRange keys, all;
     problem_->visible(b, s.row_begin(block) / group_, (s.row_begin(block + 1) - 1) / group_, &keys, &all);
-    keys.begin = std::min(keys.begin, keys.end) / jit::kTileKeys * jit::kTileKeys;
+    keys.begin = std::min(keys.begin, keys.end) / jit::kKeyPadding * jit::kKeyPadding;
     return keys;
 }
 

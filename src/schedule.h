@@ -14,7 +14,7 @@ struct Item {
     int64_t b;
     int kv_head;
     int64_t row_begin, row_end;
-    int64_t key_begin, key_end;
+    int64_t key_begin, key_end;  // the begin is a multiple of jit::kKeyPadding
     int64_t part, parts;  // of the key ranges of these rows; one part writes the output, more write states
     int64_t state;        // index of the state of row_begin and this part; rows are `parts` apart
 };

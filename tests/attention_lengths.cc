@@ -92,6 +92,28 @@ TEST(AttentionLengths, QuickTokenBlocks) {
         }
 }
 
+// Windows that begin anywhere in a tile, for decode, few rows with some left, and tiles: hidden keys before
+// them, of which some are in the same vector, are NaN in no result.
+TEST(AttentionLengths, QuickWindows) {
+    for (const quire_format& format :
+         {plain_format(QUIRE_F32), plain_format(QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16),
+          quantised(QUIRE_INT4, 32, QUIRE_F16), quantised(QUIRE_INT8_B16, 32, QUIRE_F16)})
+        for (int64_t T = 300; T < 440; T += 3) {
+            Case c = small(format, 64);
+            c.placement = Placement::pages;
+            c.page_size = T % 2 == 0 ? 128 : 16;
+            c.H = 8;
+            c.Hk = 2;
+            c.causal = true;
+            c.has_window = true;
+            c.window_left = 20 + int(T % 5 * 50);
+            c.precision = T % 4 == 0 ? QUIRE_PRECISION_HIGH : QUIRE_PRECISION_HIGHEST;
+            c.sequences = {{1, T}, {2, T + 600}, {5, T + 1}, {13, T}};
+            c.seed = uint64_t(T);
+            check(c, {&best_target()});
+        }
+}
+
 // All head sizes up to past four vectors: every tail of every loader and of the output.
 TEST(AttentionLengths, AllHeadSizes) {
     for (int D = 1; D <= 70; ++D) {

@@ -57,7 +57,7 @@ struct Cut {
     Schedule schedule;
 };
 
-// Items of the same rows begin where the one before ends, and take less than a tile more than these see.
+// Items of the same rows begin where the one before ends, and take hardly more than these see.
 void check_keys(const Cut& cut, const std::vector<Item>& items) {
     const int group = cut.plan.spec.group();
     for (size_t i = 0, next; i < items.size(); i = next) {
@@ -66,14 +66,14 @@ void check_keys(const Cut& cut, const std::vector<Item>& items) {
         KeyRange any, all;
         cut.problem.visible(0, items[i].row_begin / group, (items[i].row_end - 1) / group, &any, &all);
         EXPECT_LE(items[i].key_begin, any.begin);
-        EXPECT_GT(items[i].key_begin + jit::kTileKeys, any.begin);
+        EXPECT_GT(items[i].key_begin + jit::kKeyPadding, any.begin);
         EXPECT_EQ(items[next - 1].key_end, any.end);
     }
 }
 
 const std::vector<quire_format> kFormats = {{QUIRE_F32, 0, QUIRE_NONE}, {QUIRE_INT8, 32, QUIRE_F16}};
 
-TEST(Schedule, QuickWindowsBeginWithTheirTile) {
+TEST(Schedule, QuickKeysOfWindows) {
     jit::CodeCache cache(size_t(1) << 30);
     for (const quire_format& format : kFormats)
         for (const int64_t window : {-1, 100, 511, 3000})
