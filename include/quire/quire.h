@@ -226,7 +226,8 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            in rows with more than 12,
  *            and over codes of values in one group or in groups of a multiple of 16, with AVX-512 and VNNI, weights are
  *            rounded to 8 bits, relative to the largest of 16 keys'. In prefill (more than 12 query rows a kv head, with
- *            AVX-512 more than 16, with AMX and no such codes more than 12), on the targets with bfloat16, all else of
+ *            AVX-512 more than 16, with AMX and no such codes more than 12; a few that fill no vector may be decoded),
+ *            on the targets with bfloat16, all else of
  *            query, keys, values and weights (with AMX all of them) is rounded to bfloat16, whatever the cache's
  *            format, weights before they become 8 bits too: by up to 0.5 %, and so is their sum, of which lse is.
  *            Adds an RMS error below 0.7 % (1.6 % over 4-bit codes) on normal data (0.3 to 0.66 % seen; bfloat16 over a
