@@ -336,6 +336,9 @@ int rest_of_decode(const AttentionSpec& spec, const Target& target) {
 }  // namespace
 
 RestRows most_rest_rows(const AttentionSpec& spec, const Target& target) {
+    // A vector of rows by AMX takes less than decode of four (docs/performance.md, "Prefill at `medium`,
+    // AMX").
+    if (target.amx && spec.precision == QUIRE_PRECISION_MEDIUM) return {};
     return {rest_of_tiles(spec, target), rest_of_decode(spec, target)};
 }
 
