@@ -176,26 +176,17 @@ void Run::attend_item(const Item& item, int64_t following, int64_t merge, Scratc
     if (following >= 0) following_item = schedule_.item(following);
     const Item* const next = following < 0 ? nullptr : &following_item;
     const int64_t rows = attention.queries(item.b) * group, first = plan.first_rows(rows);
-    if (first < rows) return attend_with_rest(item, first, next, merge, scratch);
-    if (rows <= plan.decode_rows)
-        attend_rows(plan, attention, item, next, queries_, merge, scratch, states_);
+    const bool has_rest = first < rows;
+    Item most = item, rest = item;
+    if (has_rest) most.row_end = rest.row_begin = first, rest.state += first * item.parts;
+    // The keys come from memory for most rows, whose products take longer than it does, and are near for the
+    // rest.
+    const Item* const after = has_rest ? nullptr : next;
+    if (first <= plan.decode_rows)
+        attend_rows(plan, attention, most, after, queries_, merge, scratch, states_);
     else
-        attend_tiles(plan, attention, item, next, scratch, states_);
-}
-
-// The keys come from memory for most rows, whose products take longer than it does, and are near for the
-// rest.
-void Run::attend_with_rest(const Item& item, int64_t first_rows, const Item* following, int64_t merge,
-                           Scratch& scratch) {
-    const AttentionPlan& plan = *attention_plan_;
-    Item first = item, rest = item;
-    first.row_end = rest.row_begin = first_rows;
-    rest.state += first_rows * item.parts;
-    if (first_rows <= plan.decode_rows)
-        attend_rows(plan, attention, first, nullptr, queries_, merge, scratch, states_);
-    else
-        attend_tiles(plan, attention, first, nullptr, scratch, states_);
-    attend_rows(plan, attention, rest, following, queries_, merge, scratch, states_);
+        attend_tiles(plan, attention, most, after, scratch, states_);
+    if (has_rest) attend_rows(plan, attention, rest, next, queries_, merge, scratch, states_);
 }
 
 // Neighbours go to one thread (Schedule::together) as long as there is enough for all.

@@ -116,8 +116,6 @@ private:
     };
     Items take(int phase, int threads);
     void attend_item(const Item& item, int64_t following, int64_t merge, Scratch& scratch);
-    void attend_with_rest(const Item& item, int64_t first_rows, const Item* following, int64_t merge,
-                          Scratch& scratch);
     void map_mask();
     void count_parts();
     void merge_after(int64_t merge, int64_t items, Scratch& scratch);

@@ -309,8 +309,8 @@ int most_few_rows(const AttentionSpec& spec, const Target& target) {
 
 namespace {
 
-// Below `highest`: integer weights are then as many as half the values, and 16 rows in one pass take twice
-// the time of 8.
+// Below `highest` 16 rows have twice as many integer weights a key as it has values, and take in one pass
+// more than twice the time of 8.
 bool has_small_groups(const AttentionSpec& spec) {
     const auto small = [](const quire_format& f) { return scale_group(f) > 0 && scale_group(f) < 16; };
     return spec.precision != QUIRE_PRECISION_HIGHEST && (small(spec.key_format) || small(spec.value_format));
