@@ -139,6 +139,11 @@ PagedCache::PagedCache(const Workload& w) : w_(w), layers_(w.layers()) {
     std::shuffle(page_table_.begin(), page_table_.end(), std::mt19937(2));
 }
 
+ReadFrom PagedCache::plain_read(int64_t i) const {
+    const size_t layer = values_bytes_ / size_t(layers_), farthest = size_t((i + layers_ / 2) % layers_);
+    return {static_cast<const char*>(values_), values_bytes_, farthest * layer + layer / 4};
+}
+
 PagedCache::~PagedCache() {
     free_huge(values_, values_bytes_);
     free_huge(scales_, scales_bytes_);

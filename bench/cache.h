@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "bench/limits.h"
 #include "bench/workload.h"
 
 namespace bench {
@@ -18,6 +19,9 @@ public:
     quire_tensor value(int64_t layer) const { return values(layer, 1); }
     quire_tensor key_scale(int64_t layer) const { return scales(layer, 0); }
     quire_tensor value_scale(int64_t layer) const { return scales(layer, 1); }
+    // For plain reads, so that they find the memory as fast as a run does (a virtual machine's need not be
+    // the same everywhere): rows of the layer that is farthest from that of run i.
+    ReadFrom plain_read(int64_t i) const;
     bool is_quantised() const { return w_.is_quantised(); }  // with tensors of scales
     quire_tensor page_table() const;                         // [B, MaxP], or [B] where there are no pages
 

@@ -1,5 +1,6 @@
 #include "bench/limits.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -29,11 +30,35 @@ using Clock = std::chrono::steady_clock;
 
 size_t whole_huge_pages(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
+// Keeps a thread on the processor of that index among those that the process may use, as long as it lives. A
+// new thread may begin on the processor of the one that waits for it, and both would then do their work one
+// after the other: one thread's speed for the limit of two.
+class OnProcessor {
+public:
+    OnProcessor(const cpu_set_t& allowed, int index) : before_(allowed) {
+        const int count = CPU_COUNT(&allowed);
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE && count > 0; ++cpu)
+            if (CPU_ISSET(cpu, &allowed) && seen++ == index % count) CPU_SET(cpu, &one);
+        (void)sched_setaffinity(0, sizeof one, &one);  // a wish
+    }
+    ~OnProcessor() { (void)sched_setaffinity(0, sizeof before_, &before_); }
+    OnProcessor(const OnProcessor&) = delete;
+
+private:
+    const cpu_set_t before_;
+};
+
 // Runs work(index) on `threads` threads; seconds from the common start to the last end.
 double time_together(int threads, const std::function<void(int)>& work) {
     std::atomic<int> waiting{threads};
     std::vector<Clock::time_point> starts(threads), ends(threads);
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    (void)sched_getaffinity(0, sizeof allowed, &allowed);
     auto body = [&](int index) {
+        const OnProcessor pinned(allowed, index);
         waiting.fetch_sub(1);
         while (waiting.load() > 0) std::this_thread::yield();
         starts[index] = Clock::now();
@@ -57,15 +82,20 @@ uint64_t read_all(const uint64_t* words, size_t count) {
     return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
 }
 
-// Successive samples walk through the buffer, so that what is read was last read a buffer's length ago.
-double read_bytes_per_s(int threads) {
+// Successive samples walk through it, so that what is read was last read its length ago.
+ReadFrom memory_of_its_own() {
     static const size_t total = beyond_caches() / kReadSlice * kReadSlice;
-    static const char* buffer = static_cast<const char*>(allocate_huge(total));
+    static const char* const buffer = static_cast<const char*>(allocate_huge(total));
     static size_t position = 0;
-    static std::atomic<uint64_t> sink{0};
-
-    const char* slice = buffer + position;
+    const ReadFrom from{buffer, total, position};
     position = (position + kReadSlice) % total;
+    return from;
+}
+
+double read_bytes_per_s(int threads, const ReadFrom& wanted) {
+    static std::atomic<uint64_t> sink{0};
+    const ReadFrom from = wanted.memory ? wanted : memory_of_its_own();
+    const char* const slice = from.memory + std::min(from.at, from.bytes - kReadSlice);
     const size_t words = kReadSlice / threads / 64 * 8;
     const double seconds = time_together(threads, [&](int index) {
         sink += read_all(reinterpret_cast<const uint64_t*>(slice) + words * index, words);
@@ -109,7 +139,7 @@ double Limits::peak_of(quire_precision precision) const {
 Limits sample_limits(int threads, const Wanted& wanted) {
     const auto rate = [&](LimitLoop loop) { return loop_rate(loop, threads, wanted.target); };
     Limits sample;
-    sample.read_bytes_per_s = read_bytes_per_s(threads);
+    sample.read_bytes_per_s = read_bytes_per_s(threads, wanted.read);
     sample.fma_flops_per_s = rate(LimitLoop::fma);
     sample.cycles_per_s = loop_rate(LimitLoop::cycles, 1, wanted.target);
     if (wanted.copy) sample.copy_bytes_per_s = copy_bytes_per_s(threads);

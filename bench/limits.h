@@ -22,10 +22,17 @@ struct Limits {
     double peak_of(quire_precision precision) const;
 };
 
+// Memory for plain reads, more than the caches hold, and where the next one begins.
+struct ReadFrom {
+    const char* memory = nullptr;  // NULL: some that nothing else uses
+    size_t bytes = 0, at = 0;
+};
+
 // One measurement with that many threads; takes a few milliseconds. What is not asked for is 0.
 struct Wanted {
     bool copy = false, dots = false;
     std::string target;  // whose vectors and instructions the arithmetic has; empty: the machine's
+    ReadFrom read;
 };
 Limits sample_limits(int threads, const Wanted& wanted);
 

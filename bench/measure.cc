@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bench/cache.h"
 #include "bench/call.h"
 #include "bench/model.h"
 #include "bench/report.h"
@@ -21,11 +22,15 @@ public:
     explicit Sampler(const Workload& workload)
         : threads_(workload.threads),
           is_capped_(!workload.target.empty()),
-          wanted_{workload.is_append, workload.precision != QUIRE_PRECISION_HIGHEST, target_of(workload)} {
-        for (int i = 0; i < kFirstSamples; ++i) sample();
+          wanted_{
+              workload.is_append, workload.precision != QUIRE_PRECISION_HIGHEST, target_of(workload), {}} {
+        if (workload.is_cold()) cache_ = &cache_of(workload);
+        for (int i = 0; i < kFirstSamples; ++i) sample(i);
     }
     bool is_due() const { return Clock::now() - sampled_ >= kTurn; }
-    void sample() {
+    // Before run i.
+    void sample(int64_t i) {
+        if (cache_) wanted_.read = cache_->plain_read(i);
         const Limits limits = sample_limits(threads_, wanted_);
         samples_.add(limits);
         if (!is_capped_) report_limits(threads_, limits);
@@ -36,7 +41,8 @@ public:
 private:
     const int threads_;
     const bool is_capped_;
-    const Wanted wanted_;
+    const PagedCache* cache_ = nullptr;  // where it is too large for the machine's
+    Wanted wanted_;
     LimitSamples samples_;
     Clock::time_point sampled_;
 };
@@ -89,7 +95,7 @@ public:
         call_->run(0);  // generates the code
     }
     bool is_due() const { return limits_.is_due(); }
-    void sample() { limits_.sample(); }
+    void sample() { limits_.sample(next_); }
     void run() {
         const auto begin = Clock::now();
         call_->run(next_++);
