@@ -22,7 +22,7 @@ struct Limits {
     double peak_of(quire_precision precision) const;
 };
 
-// Memory for plain reads, more than the caches hold, and where the next one begins.
+// Memory for plain reads, more than the machine's caches hold, and where the next one begins.
 struct ReadFrom {
     const char* memory = nullptr;  // NULL: some that nothing else uses
     size_t bytes = 0, at = 0;

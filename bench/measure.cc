@@ -41,7 +41,7 @@ public:
 private:
     const int threads_;
     const bool is_capped_;
-    const PagedCache* cache_ = nullptr;  // where it is too large for the machine's
+    const PagedCache* cache_ = nullptr;  // the workload's, where it is read from memory
     Wanted wanted_;
     LimitSamples samples_;
     Clock::time_point sampled_;

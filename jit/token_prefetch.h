@@ -82,8 +82,8 @@ private:
         e_.lea(end_, e_.ptr[line_ + asked_ * kLine]);
     }
 
-    // On Intel's cores those of numbers take longer than memory does. (On Zen 5 they gain, too: most with one
-    // and two query rows, and with eight.)
+    // Kernels that multiply numbers, or three digits, seemed to take longer than memory does. On Zen 5 they
+    // gain, too (docs/performance.md, "What a plain read is"); on Intel's cores that was not measured.
     static bool is_quick(const RowKey& key) {
         return key.words() || key.products == Products::bytes || key.products == Products::two_bytes;
     }
