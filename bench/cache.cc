@@ -105,14 +105,16 @@ struct Strides {
 };
 
 // PMX's layouts of a cache: 0 (MaxT, L, 2, Hk, width), 1 (L, MaxT, 2, Hk, width), 2 (L, 2, MaxT, Hk, width),
-// 3 (L, 2, Hk, MaxT, width); 1 in place of the 2 where there are keys alone.
-Strides strides_of(const Workload& w, int64_t slots, int64_t layers, int64_t width) {
+// 3 (L, 2, Hk, MaxT, width); and whole pages, 4 (L, MaxP, 2, Hk, P, width), where the rows of a layer's tensor
+// overlap those of the next head. 1 in place of the 2 where there are keys alone.
+Strides strides_of(const Workload& w, int64_t slots, int64_t page, int64_t layers, int64_t width) {
     const int64_t planes = w.planes(), heads = w.kv_heads * width, gap = w.gap * width;
     const int64_t both = planes * heads + gap, one = heads + gap;
     switch (w.layout) {
         case 0: return {layers * planes * heads + gap, planes * heads, heads, width};
         case 1: return {both, slots * both, heads, width};
         case 2: return {one, planes * slots * one, slots * one, width};
+        case kWholePages: return {width, planes * slots * heads, page * heads, page * width};
         default: return {width, planes * slots * heads, slots * heads, slots * width};
     }
 }
@@ -120,9 +122,9 @@ Strides strides_of(const Workload& w, int64_t slots, int64_t layers, int64_t wid
 }  // namespace
 
 PagedCache::PagedCache(const Workload& w) : w_(w), layers_(w.layers()) {
-    const int64_t page = w.page_size ? w.page_size : w.kv_len;
-    slots_ = w.batch * w.pages() * page;
-    if (w.in_blocks()) slots_ = (slots_ + kBlockTokens - 1) / kBlockTokens * kBlockTokens;
+    const int64_t unit = w.in_blocks() ? kBlockTokens : 1;
+    page_ = ((w.page_size ? w.page_size : w.kv_len) + unit - 1) / unit * unit;
+    slots_ = w.batch * w.pages() * page_;
     const int64_t rows = slots_ * (w.kv_heads + w.gap) * w.planes() * layers_;
     values_bytes_ = size_t(w.in_blocks() ? rows * w.row_bytes(w.stored_dim())
                                          : quire_bytes_of(w.cache.type, rows * w.stored_dim()));
@@ -135,9 +137,15 @@ PagedCache::PagedCache(const Workload& w) : w_(w), layers_(w.layers()) {
         fill_scales(w.cache, scales_, scales_bytes_);
     }
     page_table_.resize(size_t(w.batch * w.pages()));
-    for (size_t i = 0; i < page_table_.size(); ++i) page_table_[i] = int64_t(i) * page;
+    for (size_t i = 0; i < page_table_.size(); ++i) page_table_[i] = int64_t(i) * page_rows();
     std::shuffle(page_table_.begin(), page_table_.end(), std::mt19937(2));
 }
+
+// From the first row of a page to that of the next, and behind the last row of the last page.
+int64_t PagedCache::page_rows() const {
+    return w_.layout == kWholePages ? page_ * w_.kv_heads * w_.planes() : page_;
+}
+int64_t PagedCache::last_row() const { return slots_ / page_ * page_rows() - page_rows() + page_; }
 
 ReadFrom PagedCache::plain_read(int64_t i) const {
     const size_t layer = values_bytes_ / size_t(layers_), farthest = size_t((i + layers_ / 2) % layers_);
@@ -152,14 +160,14 @@ PagedCache::~PagedCache() {
 // [MaxT, Hk, width] of one layer's keys or values, of rows that are `stored` wide.
 quire_tensor PagedCache::rows(void* memory, quire_type type, int64_t stored, int64_t width, int64_t layer,
                               int64_t which) const {
-    const int64_t slots = w_.in_blocks() ? slots_ / kBlockTokens : slots_;
-    const Strides strides = strides_of(w_, slots, layers_, stored);
+    const int64_t unit = w_.in_blocks() ? kBlockTokens : 1;
+    const Strides strides = strides_of(w_, slots_ / unit, page_ / unit, layers_, stored);
     const int64_t first = layer * strides.layer + (w_.value_view ? 0 : which * strides.which);
     quire_tensor view{};
     view.data = static_cast<char*>(memory) + quire_bytes_of(type, first);
     view.type = type;
     view.rank = 3;
-    view.shape[0] = slots, view.shape[1] = w_.kv_heads, view.shape[2] = width;
+    view.shape[0] = last_row() / unit, view.shape[1] = w_.kv_heads, view.shape[2] = width;
     view.strides[0] = strides.slot, view.strides[1] = strides.head, view.strides[2] = 1;
     return view;
 }

@@ -31,9 +31,11 @@ private:
     quire_tensor rows(void* memory, quire_type type, int64_t stored, int64_t width, int64_t layer,
                       int64_t which) const;
     int64_t dim_of(int64_t which) const;
+    int64_t page_rows() const;
+    int64_t last_row() const;
 
     const Workload w_;
-    int64_t slots_ = 0, layers_;
+    int64_t slots_ = 0, page_ = 0, layers_;
     size_t values_bytes_ = 0, scales_bytes_ = 0;
     void *values_ = nullptr, *scales_ = nullptr;
     std::vector<int64_t> page_table_;

@@ -20,7 +20,7 @@ Workload shortened(Workload w, int64_t keys) {
     w.window = 0;
     w.warm = true;
     w.kv_len = keys;
-    if (w.layout != 3) return w;  // the distance of rows is that of its kv heads
+    if (w.layout < 3) return w;  // the distance of rows is that of its kv heads
     w.heads /= w.kv_heads;
     w.kv_heads = 1;
     return w;

@@ -13,6 +13,9 @@ namespace bench {
 // head.
 enum class Mask { none, alibi, all, head };
 
+// Not of PMX: all heads of a page side by side, keys before values.
+constexpr int64_t kWholePages = 4;
+
 // Most new tokens of a sequence that is decoded: more than one where they are drafts to be verified.
 constexpr int64_t kMostVerified = 8;
 
@@ -28,7 +31,7 @@ struct Workload {
     quire_type mask_type = QUIRE_F32;
     quire_format cache = {QUIRE_INT8, 32, QUIRE_F16};  // of keys and values
     quire_type type = QUIRE_F32;                       // of query and output, or of new rows
-    int64_t layout = 3, page_size = 128;               // PMX's cache_layout; 0: no pages
+    int64_t layout = 3, page_size = 128;               // PMX's cache_layout, or kWholePages; 0: no pages
     int64_t gap = 0;  // rows left free behind the heads of a token, layouts 0 to 2
     int threads = 1;
     quire_precision precision = QUIRE_PRECISION_HIGHEST;
