@@ -105,8 +105,8 @@ struct Strides {
 };
 
 // PMX's layouts of a cache: 0 (MaxT, L, 2, Hk, width), 1 (L, MaxT, 2, Hk, width), 2 (L, 2, MaxT, Hk, width),
-// 3 (L, 2, Hk, MaxT, width); and whole pages, 4 (L, MaxP, 2, Hk, P, width), where the rows of a layer's tensor
-// overlap those of the next head. 1 in place of the 2 where there are keys alone.
+// 3 (L, 2, Hk, MaxT, width); and whole pages, 4 (L, MaxP, 2, Hk, P, width), where the rows of a layer's
+// tensor overlap those of the next head. 1 in place of the 2 where there are keys alone.
 Strides strides_of(const Workload& w, int64_t slots, int64_t page, int64_t layers, int64_t width) {
     const int64_t planes = w.planes(), heads = w.kv_heads * width, gap = w.gap * width;
     const int64_t both = planes * heads + gap, one = heads + gap;

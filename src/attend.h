@@ -33,14 +33,15 @@ private:
 // Enough for any item of the plan.
 size_t scratch_floats(const AttentionPlan& plan);
 
-// `following`: the item that this thread runs next, or null; its first rows are fetched ahead. `merge`: the
-// item's, where it is of several parts.
+// `following`: what this thread runs next, if known; its first rows are fetched ahead.
 class SharedQueries;
-void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                 const Item* following, SharedQueries& queries, int64_t merge, Scratch& scratch,
-                 States& states);
+void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const HeadItems& items,
+                 const HeadItems& following, SharedQueries& queries, Scratch& scratch, States& states);
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   const Item* following, Scratch& scratch, States& states);
+
+// Scratch memory of attend_rows for what its kv heads have of their own.
+size_t head_floats(const AttentionPlan& plan);
 
 // Of a value row, where attend_rows may copy it beside others; 0: never.
 int64_t copied_value_bytes(const AttentionPlan& plan);

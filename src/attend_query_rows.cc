@@ -128,8 +128,8 @@ void SharedQueries::reset(const AttentionPlan& plan, const Schedule& schedule) {
 }
 
 QueryRows SharedQueries::get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                             int64_t merge, float* own) {
-    const size_t index = 2 * size_t(merge) + (item.row_begin > 0);
+                             float* own) {
+    const size_t index = 2 * size_t(item.merge) + (item.row_begin > 0);
     std::atomic<char>& state = states_[index];
     float* const shared = first_ + index * stride_;
     char was = state.load(std::memory_order_acquire);

@@ -28,8 +28,7 @@ public:
     void reset(const AttentionPlan& plan, const Schedule& schedule);
 
     // The item's rows: shared where they are ready or nobody has begun, else made in `own`: no thread waits.
-    QueryRows get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, int64_t merge,
-                  float* own);
+    QueryRows get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, float* own);
 
 private:
     enum State : char { kNone, kBegun, kReady };

@@ -28,18 +28,24 @@ struct AskedRows {
     int64_t lines, step;  // of memory, of tokens, of each
 };
 
-struct RowsState {
+// What each kv head has of its own.
+struct Head {
+    Item item;
     QueryRows query;
+    float* output;     // [R][V]
+    float *max, *sum;  // [R]
+};
+
+struct RowsState {
     AskedRows keys, values;
     bool same_rows;
-    int64_t first_query, last_query;       // of the item
+    int64_t first_query, last_query;       // of the items
     int64_t copied_bytes;                  // of a value row: copied_value_bytes
-    float* output;                         // [R][V]
     int16_t* weights;                      // as jit::WeightsArgs, values of words
     float* weight_factors;                 // as well
     float *scores, *bias;                  // [R][kBlock]
     float* scales;                         // [kBlock][scale stride], of the keys, then of the values
-    float *max, *sum, *rescale;            // [R]
+    float* rescale;                        // [R]
     float *block_factors, *tops, *totals;  // [R] as jit::SoftmaxArgs
     jit::RowBounds* bounds;                // [R] keys of a block that a row sees
     float* numbers;                        // as jit::QkArgs
@@ -52,14 +58,11 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     const size_t R = size_t(plan.decode_rows);
     RowsState s;
     scratch.reset();
-    s.output = scratch.floats(R * size_t(plan.value_stride));
     s.weights = scratch.array<int16_t>(R * kBlock * size_t(plan.weight_stride) + 32);
     s.weight_factors = scratch.floats(R * size_t(plan.weight_stride) + 16);
     s.scores = scratch.floats(R * kBlock + 16);
     s.bias = scratch.floats(R * kBlock);
     s.scales = scratch.floats(kBlock * size_t(std::max(plan.key_scale_stride, plan.value_scale_stride)) + 16);
-    s.max = scratch.floats(R);
-    s.sum = scratch.floats(R);
     s.rescale = scratch.floats(R);
     s.block_factors = scratch.floats(R);
     s.tops = scratch.floats(R);
@@ -185,12 +188,12 @@ void turn_signs(float* scales, size_t count) {
 
 void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels,
                   const jit::BlockKernels& of_rows, const char* const* values, int64_t rows, int64_t padded,
-                  const jit::NextRows& next, const RowsState& s) {
+                  const jit::NextRows& next, const RowsState& s, float* output) {
     uint32_t negative = 0;
     const auto add = [&] {
         kernels.weights(
             {s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_factors, &negative});
-        of_rows.pv({s.weights, values, s.weight_factors, s.rescale, s.output, padded, next, s.numbers});
+        of_rows.pv({s.weights, values, s.weight_factors, s.rescale, output, padded, next, s.numbers});
     };
     add();
     if (negative == 0) return;
@@ -201,8 +204,9 @@ void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels,
     add();
 }
 
-void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
+void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Head& head,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
+    const Item& item = head.item;
     const int64_t rows = item.row_end - item.row_begin;
     const BlockView view = p.look(item.b, s.first_query, s.last_query, block.begin, block.count);
     if (!view.seen) return;
@@ -221,21 +225,21 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const It
     const bool by_page = (plan.target->of_intel() || rows <= kRowsByPage) && next.side_by_side &&
                          kernels.placement == jit::Placement::adjacent;
     if (by_page) prefetch_pages(s.keys, next, next.key[0]);
-    of_rows.qk({s.query.query, s.query.factors, s.query.starts, block.key, s.scales, s.scores, padded,
-                s.same_rows ? next_values(block, s) : next_keys(next, s), s.numbers});
+    of_rows.qk({head.query.query, head.query.factors, head.query.starts, block.key, s.scales, s.scores,
+                padded, s.same_rows ? next_values(block, s) : next_keys(next, s), s.numbers});
     const jit::NextRows after = s.same_rows ? next_keys(next, s) : next_values(next, s);
     prefetch_first(s.same_rows ? s.keys : s.values, after, block.side_by_side);
-    kernels.softmax({s.scores, s.bias, s.bounds, s.max, s.sum, s.rescale, s.block_factors, s.tops, s.totals,
-                     rows, padded, cap_factor(plan.spec)});
+    kernels.softmax({s.scores, s.bias, s.bounds, head.max, head.sum, s.rescale, s.block_factors, s.tops,
+                     s.totals, rows, padded, cap_factor(plan.spec)});
     if (p.dropout) drop_rows(p, item, block, kernels.of_block, s);
     if (of_rows.value_scales) of_rows.value_scales({block.value_scale, s.scales, padded});
     clear_dead_scales(plan, block, s.scales);
     const char* const* values = near_rows(p, block, s);
     if (by_page) prefetch_pages(s.values, next, next.value[0]);
     if (kernels.weights) {
-        add_weighted(plan, kernels, of_rows, values, rows, padded, after, s);
+        add_weighted(plan, kernels, of_rows, values, rows, padded, after, s, head.output);
     } else {
-        of_rows.pv({s.scores, values, s.scales, s.rescale, s.output, padded, after, s.numbers});
+        of_rows.pv({s.scores, values, s.scales, s.rescale, head.output, padded, after, s.numbers});
     }
 }
 
@@ -264,7 +268,71 @@ void prefetch_queries(const AttentionPlan& plan, const AttentionProblem& p, cons
     }
 }
 
+Head begin_head(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                SharedQueries& queries, Scratch& scratch) {
+    const int64_t rows = item.row_end - item.row_begin;
+    float* const own = scratch.floats(query_floats(plan, rows));
+    const size_t outputs = size_t(rows * plan.value_stride);
+    const QueryRows query =
+        item.parts > 1 ? queries.get(plan, problem, item, own) : prepare_query(plan, problem, item, own);
+    const Head head{item, query, scratch.floats(outputs), scratch.floats(size_t(rows)),
+                    scratch.floats(size_t(rows))};
+    std::fill_n(head.output, outputs, 0.f);
+    std::fill_n(head.max, rows, -INFINITY);
+    std::fill_n(head.sum, rows, 0.f);
+    return head;
+}
+
+// Where the rows of a block are, and those of the next.
+class Blocks {
+public:
+    Blocks(const AttentionPlan& plan, const CacheView& cache, int64_t rows, RowAddresses* addresses)
+        : cache_(cache),
+          in_runs_(plan.decode[rows].placement == jit::Placement::runs && cache.adjacent),
+          now_(&addresses[0]),
+          next_(&addresses[1]) {}
+
+    const RowAddresses& now() const { return *now_; }
+    const RowAddresses& next() const { return *next_; }
+    bool begin(const Item& item) { return set(now_, item, item.key_begin, false); }
+    // The block of `item` from `begin` on follows; false: it has none.
+    bool follow(const Item& item, int64_t begin) { return set(next_, item, begin, !now_->side_by_side); }
+    // Kernels of adjacent rows ask for such rows alone.
+    void list_before_listed(const Item& item) {
+        if (!in_runs_ && now_->side_by_side && !next_->side_by_side)
+            list(now_, item, now_->begin, now_->count);
+    }
+    void move() { std::swap(now_, next_); }
+
+private:
+    void list(RowAddresses* to, const Item& of, int64_t begin, int64_t keys) const {
+        to->set(cache_, of.b, of.kv_head, begin, keys, kBlock + jit::kRowsSoon);
+    }
+    // listed: the kernels that ask for these rows need a list of adjacent ones, too.
+    bool set(RowAddresses* to, const Item& of, int64_t begin, bool listed) const {
+        if (begin >= of.key_end) return false;
+        const int64_t keys = block_end(of, begin) - begin;
+        const bool adjacent = !in_runs_ && to->set_adjacent(cache_, of.b, of.kv_head, begin, keys);
+        if (!adjacent || listed) list(to, of, begin, keys);
+        to->side_by_side = adjacent || (in_runs_ && keys % jit::kKeyPadding == 0);
+        return true;
+    }
+
+    const CacheView& cache_;
+    const bool in_runs_;
+    RowAddresses *now_, *next_;
+};
+
 }  // namespace
+
+size_t head_floats(const AttentionPlan& plan) {
+    constexpr size_t kRounding = 16 * 5;  // Scratch::floats
+    size_t query = 0;
+    for (int rows = plan.spec.group(); rows <= plan.decode_rows; rows += plan.spec.group())
+        query = std::max(query, query_floats(plan, rows));
+    const size_t own = query + size_t(plan.decode_rows * (plan.value_stride + 2)) + sizeof(Head) / 4;
+    return size_t(heads_together(plan)) * (own + kRounding);
+}
 
 int64_t copied_value_bytes(const AttentionPlan& plan) {
     const quire_format& format = plan.spec.value_format;
@@ -273,51 +341,40 @@ int64_t copied_value_bytes(const AttentionPlan& plan) {
     return bytes <= 512 ? bytes : 0;
 }
 
-void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                 const Item* following, SharedQueries& queries, int64_t merge, Scratch& scratch,
-                 States& states) {
+void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const HeadItems& items,
+                 const HeadItems& following, SharedQueries& queries, Scratch& scratch, States& states) {
     std::optional<WithoutSubnormals> flush(std::in_place);
     RowsState s = allocate(plan, scratch);
     set_asked_rows(plan, problem, &s);
-    s.first_query = item.row_begin / plan.spec.group();
-    s.last_query = (item.row_end - 1) / plan.spec.group();
-    const int64_t rows = item.row_end - item.row_begin;
-    float* const own = scratch.floats(query_floats(plan, rows));
-    s.query = item.parts > 1 ? queries.get(plan, problem, item, merge, own)
-                             : prepare_query(plan, problem, item, own);
-    std::fill(s.max, s.max + rows, -INFINITY);
-    std::fill(s.sum, s.sum + rows, 0.f);
-    std::fill(s.output, s.output + rows * plan.value_stride, 0.f);
+    const Item& first = items.first;
+    s.first_query = first.row_begin / plan.spec.group();
+    s.last_query = (first.row_end - 1) / plan.spec.group();
+    Head* const heads = scratch.array<Head>(size_t(items.count));
+    for (int h = 0; h < items.count; ++h) heads[h] = begin_head(plan, problem, items[h], queries, scratch);
 
-    RowAddresses *block = &s.addresses[0], *next = &s.addresses[1];
-    const auto list = [&](RowAddresses* to, const Item& of, int64_t begin, int64_t keys) {
-        to->set(problem.cache, of.b, of.kv_head, begin, keys, kBlock + jit::kRowsSoon);
-    };
-    const bool in_runs = plan.decode[rows].placement == jit::Placement::runs && problem.cache.adjacent;
-    // after: the block whose kernels ask for these rows; they may need a list of adjacent ones, too.
-    const auto set = [&](RowAddresses* to, const Item& of, int64_t begin, const RowAddresses* after) {
-        if (begin >= of.key_end) return false;
-        const int64_t keys = block_end(of, begin) - begin;
-        const bool adjacent = !in_runs && to->set_adjacent(problem.cache, of.b, of.kv_head, begin, keys);
-        if (!adjacent || (after && !after->side_by_side)) list(to, of, begin, keys);
-        to->side_by_side = adjacent || (in_runs && keys % jit::kKeyPadding == 0);
-        return true;
-    };
-    bool more = set(block, item, item.key_begin, nullptr);
-    for (int64_t begin = item.key_begin; more;) {
-        begin = block_end(item, begin);
-        more = set(next, item, begin, block);
-        if (!more && item.parts > 1) prefetch_states(plan, item, states);
-        if (!more && following && following->part == 0) prefetch_queries(plan, problem, *following);
-        const bool prefetches = more || (following && set(next, *following, following->key_begin, block));
-        // Kernels of adjacent rows ask for such rows alone.
-        if (prefetches && !in_runs && block->side_by_side && !next->side_by_side)
-            list(block, item, block->begin, block->count);
-        attend_block(plan, problem, item, *block, prefetches ? *next : *block, s);
-        std::swap(block, next);
+    Blocks blocks(plan, problem.cache, first.row_end - first.row_begin, s.addresses);
+    bool more = blocks.begin(first);
+    for (int64_t begin = first.key_begin; more;) {
+        const int64_t end = block_end(first, begin);
+        const bool last = end >= first.key_end;
+        for (int h = 0; h < items.count; ++h) {
+            const Item& item = heads[h].item;
+            if (last && item.parts > 1) prefetch_states(plan, item, states);
+            if (last && h < following.count && following.first.part == 0)
+                prefetch_queries(plan, problem, following[h]);
+            const bool ends = h + 1 == items.count;
+            more = ends ? blocks.follow(first, end) : blocks.follow(heads[h + 1].item, begin);
+            const bool prefetches =
+                more || (following.count > 0 && blocks.follow(following.first, following.first.key_begin));
+            if (prefetches) blocks.list_before_listed(item);
+            attend_block(plan, problem, heads[h], blocks.now(), prefetches ? blocks.next() : blocks.now(), s);
+            blocks.move();
+        }
+        begin = end;
     }
     flush.reset();
-    write_rows(plan, problem, item, s.max, s.sum, s.output, states);
+    for (int h = 0; h < items.count; ++h)
+        write_rows(plan, problem, heads[h].item, heads[h].max, heads[h].sum, heads[h].output, states);
 }
 
 }  // namespace quire

@@ -264,10 +264,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
                  keys = size_t(plan.tile_keys);
     const size_t addresses = sizeof(RowAddresses) / 4 + 16;
     const size_t weights = size_t(plan.weight_stride) * (jit::kBlock / 2 + 1);
-    size_t query = 0;
-    for (int rows = plan.spec.group(); rows <= plan.decode_rows; rows += plan.spec.group())
-        query = std::max(query, query_floats(plan, rows));
-    const size_t few = query + R * (vs + weights + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
+    const size_t few = head_floats(plan) + R * (weights + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
                        2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
     const size_t panel = lanes * (ks + vs + 7) + 128;

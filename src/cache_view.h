@@ -1,5 +1,7 @@
 // Cached keys and values: how rows are stored and where each position of a sequence is.
 #pragma once
+#include <cstdlib>
+
 #include "src/tensors.h"
 
 namespace quire {
@@ -29,6 +31,8 @@ struct CacheView {
     bool side_by_side(int64_t t, int64_t count) const {
         return adjacent && (page_size == 0 || t % page_size + count <= page_size);
     }
+    // Whether the rows of another head lie between those of one.
+    bool heads_interleave() const { return std::abs(key.head_stride) < std::abs(key.row_stride); }
     TokenPlace key_at(int64_t b, int64_t row, int64_t head) const {
         return {key.at(b, row, head), key_scale.at(b, row, head), int(row % kBlockTokens)};
     }

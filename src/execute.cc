@@ -139,59 +139,73 @@ void Run::prepare_worker(int worker) {
     scratch->reserve(scratch_floats_);
 }
 
-void Run::run_item(int phase, int64_t index, int64_t following, int worker) {
+void Run::run_items(int phase, Items items, Items following, int worker) {
     Scratch& scratch = *scratch_[worker];
-    if (phase == kAppend) return append_item(*append_plan_, append, index, scratch);
-    if (phase == kInputs || phase == kOutputs)
-        return run_item_of(phase == kInputs ? inputs : outputs, index,
-                           [&](const Projection& p, int64_t item) { p.run_item(item, scratch); });
-    if (phase == kCopies)
-        return run_item_of(copies, index, [](const RowCopy& copy, int64_t item) { copy.run_item(item); });
-    if (phase == kRead) return reader_.run_item(index, scratch);
-    if (phase == kScan) return mask_map_.run_item(index);
-    const Item item = schedule_.item(index);
-    int64_t items = 0;
-    const int64_t merge = item.parts > 1 ? schedule_.merge_of(item, &items) : 0;
-    attend_item(item, following, merge, scratch);
-    if (item.parts > 1) merge_after(merge, items, scratch);
+    const auto run = [](const auto& of_list, int64_t item) { of_list.run_item(item); };
+    const auto run_with_scratch = [&](const auto& of_list, int64_t item) { of_list.run_item(item, scratch); };
+    switch (phase) {
+        case kAppend: return append_item(*append_plan_, append, items.begin, scratch);
+        case kInputs: return run_item_of(inputs, items.begin, run_with_scratch);
+        case kCopies: return run_item_of(copies, items.begin, run);
+        case kRead: return reader_.run_item(items.begin, scratch);
+        case kScan: return mask_map_.run_item(items.begin);
+        case kAttend:
+            return attend(schedule_.items(items.begin, items.end),
+                          schedule_.items(following.begin, following.end), scratch);
+        default: return run_item_of(outputs, items.begin, run_with_scratch);
+    }
+}
+
+// The first of them, and those that are run with it.
+Run::Items Run::together(int phase, Items taken) const {
+    if (taken.begin == taken.end) return taken;
+    const int64_t count = phase == kAttend ? schedule_.together(taken.begin, taken.end) : 1;
+    return {taken.begin, taken.begin + count};
 }
 
 // Parts are merged in their order, whoever does it.
-void Run::merge_after(int64_t merge, int64_t items, Scratch& scratch) {
-    if (done_[size_t(merge)].fetch_add(1, std::memory_order_acq_rel) + 1 < items) return;
+void Run::merge_after(const Item& item, Scratch& scratch) {
+    if (item.parts == 1) return;
+    std::atomic<int64_t>& done = done_[size_t(item.merge)];
+    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < schedule_.merged_items(item)) return;
     scratch.reset();
     float* merged = scratch.floats(size_t(attention_plan_->value_stride));
-    merge_item(*attention_plan_, attention, schedule_.merge(merge), states_, merged);
+    merge_item(*attention_plan_, attention, schedule_.merge(item.merge), states_, merged);
 }
 
-void Run::attend_item(const Item& item, int64_t following, int64_t merge, Scratch& scratch) {
+void Run::attend(const HeadItems& items, const HeadItems& following, Scratch& scratch) {
     const AttentionPlan& plan = *attention_plan_;
     const int group = plan.spec.group();
+    const Item& first = items.first;
     if (!plan.target->jit()) {
-        for (int64_t row = item.row_begin; row < item.row_end; ++row)
-            portable::attend_row(attention, item.b, row / group, item.kv_head * group + int(row % group));
+        for (int64_t row = first.row_begin; row < first.row_end; ++row)
+            portable::attend_row(attention, first.b, row / group, first.kv_head * group + int(row % group));
         return;
     }
-    Item following_item;
-    if (following >= 0) following_item = schedule_.item(following);
-    const Item* const next = following < 0 ? nullptr : &following_item;
-    const int64_t rows = attention.queries(item.b) * group, first = plan.first_rows(rows);
-    const bool has_rest = first < rows;
-    Item most = item, rest = item;
-    if (has_rest) most.row_end = rest.row_begin = first, rest.state += first * item.parts;
-    // The keys come from memory for most rows, whose products take longer than it does, and are near for the
-    // rest.
-    const Item* const after = has_rest ? nullptr : next;
-    if (first <= plan.decode_rows)
-        attend_rows(plan, attention, most, after, queries_, merge, scratch, states_);
-    else
-        attend_tiles(plan, attention, most, after, scratch, states_);
-    if (has_rest) attend_rows(plan, attention, rest, next, queries_, merge, scratch, states_);
+    const int64_t rows = attention.queries(first.b) * group, most_rows = plan.first_rows(rows);
+    const auto attend_most = [&](const HeadItems& most, const HeadItems& after) {
+        if (most_rows <= plan.decode_rows)
+            attend_rows(plan, attention, most, after, queries_, scratch, states_);
+        else
+            attend_tiles(plan, attention, most.first, after.count ? &after.first : nullptr, scratch, states_);
+    };
+    if (most_rows == rows) {
+        attend_most(items, following);
+    } else {
+        HeadItems most = items, rest = items;
+        most.first.row_end = rest.first.row_begin = most_rows;
+        rest.first.state += most_rows * first.parts;
+        // The keys come from memory for most rows, whose products take longer than it does, and are near for
+        // the rest.
+        attend_most(most, {});
+        attend_rows(plan, attention, rest, following, queries_, scratch, states_);
+    }
+    for (int h = 0; h < items.count; ++h) merge_after(items[h], scratch);
 }
 
-// Neighbours go to one thread (Schedule::together) as long as there is enough for all.
+// Neighbours go to one thread (Schedule::neighbours) as long as there is enough for all.
 Run::Items Run::take(int phase, int threads) {
-    const int64_t items = phase_items(phase), most = phase == kAttend ? schedule_.together() : 1;
+    const int64_t items = phase_items(phase), most = phase == kAttend ? schedule_.neighbours() : 1;
     std::atomic<int64_t>& next = next_[phase];
     int64_t begin = next.load(std::memory_order_relaxed), end = 0;
     do {
@@ -217,7 +231,7 @@ Status run_slice(Run& run, int index, int count, quire_barrier_fn barrier, void*
         if (!first && count > 1) barrier(user);
         first = false;
         run.share(phase, count,
-                  [&](int64_t item, int64_t following) { run.run_item(phase, item, following, index); });
+                  [&](Run::Items now, Run::Items following) { run.run_items(phase, now, following, index); });
     }
     return {};
 }
@@ -250,8 +264,9 @@ void Executor::run_phases(Run& run, int threads) const {
         const Ordered work([&](int) {
             FloatEnvironment environment;
             const int worker = tbb::this_task_arena::current_thread_index();
-            run.share(phase, threads,
-                      [&](int64_t item, int64_t following) { run.run_item(phase, item, following, worker); });
+            run.share(phase, threads, [&](Run::Items now, Run::Items following) {
+                run.run_items(phase, now, following, worker);
+            });
         });
         // One task a thread, each taking the next item: items are long, and this keeps their order.
         tbb::parallel_for(0, int(std::min<int64_t>(threads, items)), work, tbb::simple_partitioner());

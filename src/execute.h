@@ -89,21 +89,26 @@ public:
     int64_t phase_items(int phase) const;
     // Merges of parts, each by the thread that attends to the last part.
     int64_t merges() const { return attention_plan_ ? schedule_.merges() : 0; }
-    // Memory of one worker, then items of a phase; a worker is used by one thread at a time. `following`: the
-    // item that it runs next, whose rows are fetched ahead, or -1.
+    struct Items {
+        int64_t begin = 0, end = 0;
+    };
+    // Memory of one worker, then items of a phase, which are run together; a worker is used by one thread at
+    // a time. `following`: what it runs next, whose rows are fetched ahead; or none.
     void prepare_worker(int worker);
-    void run_item(int phase, int64_t item, int64_t following, int worker);
+    void run_items(int phase, Items items, Items following, int worker);
 
-    // The share of one of `threads` that work at the phase: body(item, following), until none is left.
-    // While there are many, the next ones are taken before the last of those at hand is run.
+    // The share of one of `threads` that work at the phase: body(items, following), until none is left.
+    // While there are many, the next ones are taken before the last of those at hand are run.
     template <typename Body>
     void share(int phase, int threads, const Body& body) {
-        for (Items taken = take(phase, threads), next; taken.begin < taken.end; taken = next) {
-            for (int64_t i = taken.begin; i + 1 < taken.end; ++i) body(i, i + 1);
-            const bool early = phase_items(phase) - next_[phase] >= 4 * threads;
-            if (early) next = take(phase, threads);
-            body(taken.end - 1, early && next.begin < next.end ? next.begin : -1);
-            if (!early) next = take(phase, threads);
+        for (Items taken = take(phase, threads); taken.begin < taken.end;) {
+            const Items now = together(phase, taken);
+            taken.begin = now.end;
+            const bool ends = taken.begin == taken.end;
+            const bool early = ends && phase_items(phase) - next_[phase] >= 4 * threads;
+            if (early) taken = take(phase, threads);
+            body(now, together(phase, taken));
+            if (ends && !early) taken = take(phase, threads);
         }
     }
 
@@ -111,14 +116,12 @@ public:
     static void release(std::unique_ptr<Run> run);
 
 private:
-    struct Items {
-        int64_t begin = 0, end = 0;
-    };
     Items take(int phase, int threads);
-    void attend_item(const Item& item, int64_t following, int64_t merge, Scratch& scratch);
+    Items together(int phase, Items taken) const;
+    void attend(const HeadItems& items, const HeadItems& following, Scratch& scratch);
     void map_mask();
     void count_parts();
-    void merge_after(int64_t merge, int64_t items, Scratch& scratch);
+    void merge_after(const Item& item, Scratch& scratch);
 
     std::shared_ptr<Context> context_;
     const AppendPlan* append_plan_ = nullptr;

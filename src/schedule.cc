@@ -12,11 +12,16 @@ constexpr int64_t kFewQueries = 16;
 // Parts of a long sequence: of decode over all kv heads, two for each of 64 threads; where
 // AttentionPlan::takes_few, of each kv head.
 constexpr int64_t kItems = 128, kFewParts = 8;
+constexpr int kMostHeads = 32;  // together: what each has of its own takes some KB of scratch memory
 constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();
 
 int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 }  // namespace
+
+int heads_together(const AttentionPlan& plan) {
+    return has_large_l2() ? std::min(plan.spec.Hk, kMostHeads) : 1;
+}
 
 // Keys that some row of the block sees; the begin is moved down to where kernels can begin.
 KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const {
@@ -50,12 +55,13 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
     sequences_.clear();
     if (problem.n == 0) return;
     for (int64_t b = 0; b < problem.B; ++b) {
-        Sequence s{items_, merges_, states_, problem.queries(b) * group_, 0, 0, kWhole, 1};
+        Sequence s{items_, merges_, states_, problem.queries(b) * group_, 0, 0, kWhole, 1, 1};
         if (!plan.target->jit()) {
             s.block_rows = group_;
         } else if (plan.first_rows(s.rows) <= plan.decode_rows) {
             s.block_rows = std::max<int64_t>(s.rows, 1);
             s.split = split_into(b, divide_up(kItems, kv_heads_));
+            if (problem.cache.heads_interleave()) s.heads = heads_together(plan);
         } else if (plan.takes_few(plan.first_rows(s.rows))) {
             s.block_rows = s.rows;
             s.split = split_into(b, kFewParts);
@@ -83,8 +89,23 @@ const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index
     return *(after - 1);
 }
 
-Item Schedule::item(int64_t index) const {
-    const Sequence& s = find(&Sequence::first_item, index);
+int64_t Schedule::together(int64_t begin, int64_t end) const {
+    const Sequence& s = find(&Sequence::first_item, begin);
+    const int64_t heads = kv_heads_ - (begin - s.first_item) % kv_heads_;
+    return std::min({end - begin, heads, int64_t(s.heads)});
+}
+
+HeadItems Schedule::items(int64_t begin, int64_t end) const {
+    HeadItems items;
+    items.count = int(end - begin);
+    if (begin == end) return items;
+    const Sequence& s = find(&Sequence::first_item, begin);
+    items.first = item(s, begin);
+    items.states = s.rows * s.parts;
+    return items;
+}
+
+Item Schedule::item(const Sequence& s, int64_t index) const {
     const int64_t b = &s - sequences_.data(), local = index - s.first_item;
     // The heads of a part follow each other: where a row of the cache holds them all they share memory pages
     // and cache lines. Later rows see more keys under a causal mask: longest first.
@@ -92,7 +113,7 @@ Item Schedule::item(int64_t index) const {
     const int64_t block = s.blocks - 1 - local / kv_heads_ / s.parts;
     const int64_t row_begin = s.row_begin(block), row_end = s.row_begin(block + 1);
     const int64_t state = s.first_state + (head * s.rows + row_begin) * s.parts + part;
-    Item item{b, int(head), row_begin, row_end, 0, 0, part, s.parts, state};
+    Item item{b, int(head), row_begin, row_end, 0, 0, part, s.parts, state, s.first_merge + head};
     const KeyRange keys = block_keys(s, b, block);
     if (s.parts == 1) {
         item.key_begin = keys.begin;
@@ -105,16 +126,15 @@ Item Schedule::item(int64_t index) const {
     return item;
 }
 
-int64_t Schedule::merge_of(const Item& item, int64_t* items) const {
+int64_t Schedule::merged_items(const Item& item) const {
     const Sequence& s = sequences_[size_t(item.b)];
-    *items = s.blocks * s.parts;
-    return s.first_merge + item.kv_head;
+    return s.blocks * s.parts;
 }
 
 Item Schedule::merge(int64_t index) const {
     const Sequence& s = find(&Sequence::first_merge, index);
     const int64_t b = &s - sequences_.data(), head = index - s.first_merge;
-    return {b, int(head), 0, s.rows, 0, 0, 0, s.parts, s.first_state + head * s.rows * s.parts};
+    return {b, int(head), 0, s.rows, 0, 0, 0, s.parts, s.first_state + head * s.rows * s.parts, index};
 }
 
 }  // namespace quire

@@ -17,7 +17,25 @@ struct Item {
     int64_t key_begin, key_end;  // the begin is a multiple of jit::kKeyPadding
     int64_t part, parts;  // of the key ranges of these rows; one part writes the output, more write states
     int64_t state;        // index of the state of row_begin and this part; rows are `parts` apart
+    int64_t merge;        // that of its rows; where there are more parts than one
 };
+
+// Items that differ in the kv head alone, one head after the other.
+struct HeadItems {
+    Item first;
+    int count;
+    int64_t states;  // from one's to the next one's
+    Item operator[](int head) const {
+        Item item = first;
+        item.kv_head += head, item.state += head * states, item.merge += head;
+        return item;
+    }
+};
+
+// How many of them attend_rows takes at most, block by block, where the rows of a token's heads lie side by
+// side: memory pages, lines that they share, and what a processor fetches by itself behind a row, are still
+// near when the next head comes. 1 where the second-level cache is small.
+int heads_together(const AttentionPlan& plan);
 
 class Schedule {
 public:
@@ -25,17 +43,20 @@ public:
     void build(const AttentionPlan& plan, const AttentionProblem& problem);
 
     int64_t items() const { return items_; }
-    Item item(int64_t index) const;
+    // How many from `begin` on, below `end`, are run together: more than one only where attend_rows takes
+    // several.
+    int64_t together(int64_t begin, int64_t end) const;
+    // So many of them; or none.
+    HeadItems items(int64_t begin, int64_t end) const;
     // Items in a row that read the same rows of the cache or of queries and outputs, each for another head.
     // Two threads at neighbouring heads would ask for, and take from each other, lines of what the other
     // writes.
-    int64_t together() const { return kv_heads_; }
+    int64_t neighbours() const { return kv_heads_; }
 
     // Merging: one item a (sequence, kv head) whose keys were cut.
     int64_t merges() const { return merges_; }
-    Item merge(int64_t index) const;  // all rows, all parts; `state` is that of row 0, part 0
-    // The merging that an item of several parts belongs to, and how many items do.
-    int64_t merge_of(const Item& item, int64_t* items) const;
+    Item merge(int64_t index) const;               // all rows, all parts; `state` is that of row 0, part 0
+    int64_t merged_items(const Item& item) const;  // how many have its `merge`
     int64_t states() const { return states_; }
 
 private:
@@ -43,6 +64,7 @@ private:
         int64_t first_item, first_merge, first_state;
         int64_t rows, block_rows, blocks;  // query rows, rows a block
         int64_t split, parts;              // keys a part
+        int heads;                         // whose items are run together
         // Of a block; where the blocks do not divide the rows the first has less, which is the last to be
         // taken: threads then end at nearly the same time.
         int64_t row_begin(int64_t block) const {
@@ -50,6 +72,7 @@ private:
         }
     };
     const Sequence& find(int64_t Sequence::*first, int64_t index) const;
+    Item item(const Sequence& sequence, int64_t index) const;
     int64_t split_into(int64_t b, int64_t parts) const;
     KeyRange block_keys(const Sequence& s, int64_t b, int64_t block) const;
     static int64_t first_part(const Sequence& s, const KeyRange& keys);

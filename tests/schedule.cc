@@ -45,7 +45,7 @@ struct Cut {
     std::vector<Item> items() const {
         std::vector<Item> list;
         for (int64_t i = 0; i < schedule.items(); ++i)
-            if (const Item item = schedule.item(i); item.kv_head == 0) list.push_back(item);
+            if (const Item item = schedule.items(i, i + 1).first; item.kv_head == 0) list.push_back(item);
         std::sort(list.begin(), list.end(), [](const Item& a, const Item& b) {
             return a.row_begin != b.row_begin ? a.row_begin < b.row_begin : a.part < b.part;
         });
@@ -101,8 +101,43 @@ TEST(Schedule, QuickRowsOfBlocks) {
             EXPECT_LE(items[0].row_end, item.row_end - item.row_begin) << queries;
         }
         EXPECT_EQ(row, queries * cut.plan.spec.group());
-        EXPECT_EQ(cut.schedule.item(cut.schedule.items() - 1).row_begin, 0);
+        const int64_t last = cut.schedule.items() - 1;
+        EXPECT_EQ(cut.schedule.items(last, last + 1).first.row_begin, 0);
     }
+}
+
+// Heads whose rows lie between each other's are run together, and are the items that they are one by one.
+TEST(Schedule, QuickHeadsTogether) {
+    const bool large = has_large_l2();
+    jit::CodeCache cache(size_t(1) << 30);
+    AttentionSpec spec = usual_spec(kFormats[1]);
+    spec.H = spec.Hk = 40;
+    for (const bool interleaved : {false, true})
+        for (const bool assumed : {false, true}) {
+            SCOPED_TRACE(testing::Message() << interleaved << assumed);
+            assume_large_l2(assumed);
+            Cut cut(spec, 1, 1500, cache);
+            cut.problem.cache.key.row_stride = interleaved ? 40 * 64 : 64;
+            cut.problem.cache.key.head_stride = interleaved ? 64 : 4096 * 64;
+            cut.schedule.build(cut.plan, cut.problem);
+            int most = 0;
+            for (int64_t i = 0; i < cut.schedule.items();) {
+                const int64_t count = cut.schedule.together(i, cut.schedule.items());
+                const HeadItems items = cut.schedule.items(i, i + count);
+                ASSERT_GT(items.count, 0);
+                most = std::max(most, items.count);
+                for (int h = 0; h < items.count; ++h, ++i) {
+                    const Item one = cut.schedule.items(i, i + 1).first, item = items[h];
+                    EXPECT_EQ(item.kv_head, one.kv_head);
+                    EXPECT_EQ(item.key_begin, one.key_begin);
+                    EXPECT_EQ(item.key_end, one.key_end);
+                    EXPECT_EQ(item.state, one.state);
+                    EXPECT_EQ(item.merge, one.merge);
+                }
+            }
+            EXPECT_EQ(most > 1, interleaved && assumed && best_target().jit());
+        }
+    assume_large_l2(large);
 }
 
 }  // namespace

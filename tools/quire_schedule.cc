@@ -57,7 +57,7 @@ const char* name_of(int phase) {
     }
 }
 
-// What run_slice of src/execute.cc does, with the time of every item.
+// What run_slice of src/execute.cc does, with the time of every item, or of those that are run together.
 std::vector<Span> run_slice_timed(Run& run, int index, int threads, Barrier& barrier) {
     std::vector<Span> spans;
     spans.reserve(1 << 16);
@@ -65,10 +65,10 @@ std::vector<Span> run_slice_timed(Run& run, int index, int threads, Barrier& bar
     FloatEnvironment environment;
     for (int phase = 0; phase < Run::kPhases; ++phase) {
         barrier.wait();
-        run.share(phase, threads, [&](int64_t item, int64_t following) {
+        run.share(phase, threads, [&](Run::Items now, Run::Items following) {
             const auto begin = Clock::now();
-            run.run_item(phase, item, following, index);
-            spans.push_back({name_of(phase), item, begin, Clock::now()});
+            run.run_items(phase, now, following, index);
+            spans.push_back({name_of(phase), now.begin, begin, Clock::now()});
         });
     }
     return spans;
