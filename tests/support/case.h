@@ -21,6 +21,9 @@ struct Lengths {
 // (the pages) lie in random order with dead rows between them.
 enum class Placement { dense, offsets, pages };
 
+// A layout where a page holds the rows of all its heads, one head behind the other; without pages PMX's 3.
+constexpr int kWholePages = 4;
+
 struct Case {
     quire_type type = QUIRE_F32;  // of query and output
     quire_format key_format = {QUIRE_F32, 0, QUIRE_NONE};
@@ -30,7 +33,7 @@ struct Case {
 
     Placement placement = Placement::dense;
     int page_size = 16;        // with Placement::pages
-    int layout = 0;            // strides of a PMX cache_layout
+    int layout = 0;            // strides of a PMX cache_layout; kWholePages
     Flush flush = Flush::end;  // which guard pages the tensors touch
     bool unaligned = false;    // all tensors begin at odd addresses
     bool clean = false;        // what is no live number is 0, not NaN
@@ -57,6 +60,7 @@ struct Case {
     uint64_t seed = 1;        // of all numbers
     uint64_t order_seed = 1;  // of the order of sequences or pages
 
+    bool has_whole_pages() const { return layout == kWholePages && placement == Placement::pages; }
     int group() const { return H / Hk; }
     // Rows of the cache that a sequence or a page takes are a multiple of this.
     int64_t row_step() const { return std::max(tokens_of_block(key_format), tokens_of_block(value_format)); }

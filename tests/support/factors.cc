@@ -99,7 +99,7 @@ void add_layouts(Cover* cover) {
         c->placement = i == 0 ? Placement::dense : i == 1 ? Placement::offsets : Placement::pages;
         if (i >= 2) c->page_size = kPages[i - 2];
     });
-    cover->factor(4, [](Case* c, int i) { c->layout = i; });
+    cover->factor(kWholePages + 1, [](Case* c, int i) { c->layout = i; });
     cover->factor(2, [](Case* c, int i) { c->flush = i == 0 ? Flush::end : Flush::begin; });
     cover->factor(3, [](Case* c, int i) {
         c->spread = i == 1;

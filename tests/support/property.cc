@@ -70,7 +70,7 @@ int64_t draw_queries(const Draw& draw) {
 }
 
 void draw_layout(Case* c) {
-    c->layout = between(0, 3);
+    c->layout = between(0, kWholePages);
     c->flush = one_of({Flush::end, Flush::begin});
     c->spread = chance(30);
     c->unaligned = chance(20);

@@ -27,12 +27,13 @@ bool holds_sentinel(const GuardedBuffer& buffer, const std::vector<uint8_t>& whe
     return true;
 }
 
-// Strides of one layer's keys or values in a PMX cache_layout of two layers.
-void set_layout(int layout, quire_tensor* view) {
+// Strides of one layer's keys or values in a PMX cache_layout of two layers, or of whole pages of so many
+// rows.
+void set_layout(const Case& c, int64_t page, quire_tensor* view) {
     const int64_t slots = view->shape[0], heads = view->shape[1], dim = view->shape[2];
-    const int64_t token[] = {4 * heads * dim, 2 * heads * dim, heads * dim, dim};
-    view->strides[0] = token[layout];
-    view->strides[1] = layout == 3 ? slots * dim : dim;
+    const int64_t token[] = {4 * heads * dim, 2 * heads * dim, heads * dim, dim, dim};
+    view->strides[0] = token[c.layout];
+    view->strides[1] = c.has_whole_pages() ? page * dim : c.layout >= 3 ? slots * dim : dim;
 }
 
 // Of a dimension of length 1 the stride does not count.
@@ -168,10 +169,14 @@ void Tensors::place() {
     }
     const bool dense = spec.placement == Placement::dense;
     if (!dense) random.shuffle(chunks);
+    int64_t other_heads = 0;  // their rows, behind those of the page before
     for (const Chunk& chunk : chunks) {
+        slots_ += other_heads;
         if (!dense && slots_ > 0) slots_ += random.below(4) * spec.row_step();
         row_starts_[chunk.b][chunk.page] = slots_;
-        slots_ += (chunk.rows + spec.row_step() - 1) / spec.row_step() * spec.row_step();
+        const int64_t rows = spec.has_whole_pages() ? spec.page_size : chunk.rows;
+        other_heads = spec.has_whole_pages() ? (spec.Hk - 1) * rows : 0;
+        slots_ += (rows + spec.row_step() - 1) / spec.row_step() * spec.row_step();
     }
 }
 
@@ -252,7 +257,7 @@ void Tensors::make_cache(CacheSide* side, const quire_format& format, int dim) {
     side->rows_view = quire_tensor_of(nullptr, format.type, 3, rows_shape);
     side->scales_view = quire_tensor_of(nullptr, format.scale_type, 3, scales_shape);
     for (quire_tensor* view : {&side->rows_view, &side->scales_view}) {
-        set_layout(spec.layout, view);
+        set_layout(spec, view == &side->rows_view ? spec.page_size / step : spec.page_size, view);
         if (spec.spread) ignore_single(view);
     }
     side->rows = allocate(&side->rows_view);
