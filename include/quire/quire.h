@@ -103,8 +103,8 @@ typedef QUIRE_ENUM(quire_type) {
 /* A view: `data` points at element (0, ..., 0). Shape and strides count elements, also for QUIRE_INT4 (whose
  * last dimension must have stride 1 and an even length) and for the types of blocks (the same, a multiple of 32;
  * the other strides are multiples of 32 too: 32 elements are one block, so that a stride of s bytes of Q8_0 is
- * s / 34 * 32). A stride may be any value that keeps distinct
- * elements apart; of a dimension of length 1 it is ignored. Passed by pointer; NULL where absent. */
+ * s / 34 * 32). A stride may be any value that keeps elements
+ * apart which are written; of a dimension of length 1 it is ignored. Passed by pointer; NULL where absent. */
 typedef struct quire_tensor {
     void *data;
     quire_type type;
@@ -305,7 +305,9 @@ QUIRE_API quire_status quire_attention_plan(quire_context *context, const quire_
 /* Arguments of one call. Keys and values are rows of one kv head: `key` [slots, Hk, D], `value` [slots, Hk, Dv]
  * with any strides but 1 in the last dimension; scales [slots, Hk, D / G] likewise. Position t of sequence b
  * is row cachestarts[b] + t, or with pages row cachestarts[b, t / P] + t % P (page beginnings are rows and need
- * not be multiples of P; entries past the last page in use are never read). Without cachestarts it is row
+ * not be multiples of P; entries past the last page in use are never read). Pages that hold the rows of all heads,
+ * [MaxP, 2, Hk, P, D], are such rows, too: strides D and P * D, page p begins at row p * 2 * Hk * P, and rows between
+ * the pages, which are other heads', are neither read nor written. Without cachestarts it is row
  * kvstarts[b] + t: plain dense keys.
  *
  * Batched form: query [B, S, H, D] (then output [B, S, H, Dv], lse [B, S, H], no seqstarts). Keys may be rows as

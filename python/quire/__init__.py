@@ -3,6 +3,7 @@
     attention, append, merge_states     the general operators: attend, store in a cache, merge parts
     rotate, rotary_tables               rotary embedding, Hadamard rotation of queries, as append does of keys
     cache_alloc                         zeroed memory for a cache, in large pages where the system has them
+    pages_as_rows                       pages of all heads, as many runtimes keep them, and decode reads fastest
     block_bytes, repack                 caches in blocks of 16 tokens, which decode reads fastest
     pack_int4, unpack_int4              int4 as caches hold it, two values a byte
     quire.pmx                           OpenPPL PMX over sequences of one length
@@ -42,7 +43,7 @@ from ._quire import (
     rotate,
     target_name,
 )
-from .cache_memory import cache_alloc
+from .cache_memory import cache_alloc, pages_as_rows
 from .int4 import pack_int4, unpack_int4
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "num_threads",
     "onnx",
     "pack_int4",
+    "pages_as_rows",
     "pmx",
     "predict",
     "repack",

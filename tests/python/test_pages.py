@@ -1,4 +1,5 @@
-"""Page tables of quire.transformers.PagedCache: random sequences of changes against sequences kept apart."""
+"""Page tables of quire.transformers.PagedCache: random sequences of changes against sequences kept apart; and
+pages of all heads as rows."""
 
 import numpy as np
 import pytest
@@ -75,3 +76,48 @@ def test_wrong_calls():
     table.make_room(2, 0, 1)
     with pytest.raises(quire.Error, match="the batch has 3 sequences"):
         table.make_room(3, 1, 2)
+
+
+@pytest.mark.parametrize("name", ["int8_g16", "int8_b16_g16"])
+def test_pages_of_all_heads(name):
+    """As the same tokens in rows of one head; pages that no sequence has keep what they hold."""
+    heads, size, dim, length = 3, 32, 64, 75
+    generator = np.random.default_rng(5)
+    new = [generator.normal(size=(length, heads, dim)).astype(np.float32) for _ in range(2)]
+    query = generator.normal(size=(1, 2 * heads, dim)).astype(np.float32)
+    numbers = np.array([[5, 0, 3]])
+
+    def attend(sides, pages, **formats):
+        common = dict(cachestarts=pages, page_size=size, **formats)
+        quire.append(*new, *sides, start_pos=0, **common)
+        return quire.attention(query, *sides, kvstarts=[0, length], is_causal=True, **common)[0]
+
+    rows = [np.zeros((length, heads, dim), np.int8) for _ in range(2)]
+    rows += [np.zeros((length, heads, dim // 16), np.float16) for _ in range(2)]
+    wanted = attend(rows, np.array([[0, 32, 64]]))
+    if name == "int8_g16":
+        pools = [
+            np.full((6, 2, heads, size, dim), 77, np.int8),
+            np.full((6, 2, heads, size, dim // 16), 77, np.float16),
+        ]
+        formats, unit = {}, 1
+    else:
+        pools = [np.full((6, 2, heads, size // 16, quire.block_bytes(name, dim)), 77, np.uint8)]
+        formats, unit = dict(key_format=name, value_format=name), 16
+    views = [quire.pages_as_rows(pool[:, side]) for pool in pools for side in (0, 1)]
+    got = attend([view for view, _ in views], numbers * views[0][1] * unit, **formats)
+    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
+    for pool in pools:
+        assert (pool[[1, 2, 4]] == 77).all()
+        assert (pool[[0, 3, 5]] != 77).any()
+
+
+def test_pages_as_rows_wants_whole_rows():
+    pool = np.zeros((4, 3, 32, 64), np.int8)
+    with pytest.raises(quire.Error, match=r"pages has 3 dimensions: must be 4, \[MaxP, Hk, P, width\]"):
+        quire.pages_as_rows(pool[0])
+    with pytest.raises(quire.Error, match="pages has strides .*: rows must be contiguous"):
+        quire.pages_as_rows(pool[..., ::2])
+    uneven = np.lib.stride_tricks.as_strided(pool, (2, 3, 32, 64), (6200, 2048, 64, 1))
+    with pytest.raises(quire.Error, match="pages a whole number of rows apart"):
+        quire.pages_as_rows(uneven)
