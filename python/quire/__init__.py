@@ -3,7 +3,7 @@
     attention, append, merge_states     the general operators: attend, store in a cache, merge parts
     rotate, rotary_tables               rotary embedding, Hadamard rotation of queries, as append does of keys
     cache_alloc                         zeroed memory for a cache, in large pages where the system has them
-    pages_as_rows                       pages of all heads, as many runtimes keep them, and decode reads fastest
+    pages_as_rows                       pages of all heads, as many runtimes keep them, as rows
     block_bytes, repack                 caches in blocks of 16 tokens, which decode reads fastest
     pack_int4, unpack_int4              int4 as caches hold it, two values a byte
     quire.pmx                           OpenPPL PMX over sequences of one length
