@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "src/attend_blocks.h"
 #include "src/attend_query_rows.h"
 
 namespace quire {
@@ -243,11 +244,6 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const He
     }
 }
 
-// Blocks end at fixed positions, as pages do: the first has less where the item begins between them.
-int64_t block_end(const Item& item, int64_t begin) {
-    return std::min((begin / kBlock + 1) * kBlock, item.key_end);
-}
-
 // The lines that write_rows fills: a call's states do not stay in the caches.
 void prefetch_states(const AttentionPlan& plan, const Item& item, const States& states) {
     constexpr int kFloats = 16;  // of a line
@@ -283,46 +279,6 @@ Head begin_head(const AttentionPlan& plan, const AttentionProblem& problem, cons
     return head;
 }
 
-// Where the rows of a block are, and those of the next.
-class Blocks {
-public:
-    Blocks(const AttentionPlan& plan, const CacheView& cache, int64_t rows, RowAddresses* addresses)
-        : cache_(cache),
-          in_runs_(plan.decode[rows].placement == jit::Placement::runs && cache.adjacent),
-          now_(&addresses[0]),
-          next_(&addresses[1]) {}
-
-    const RowAddresses& now() const { return *now_; }
-    const RowAddresses& next() const { return *next_; }
-    bool begin(const Item& item) { return set(now_, item, item.key_begin, false); }
-    // The block of `item` from `begin` on follows; false: it has none.
-    bool follow(const Item& item, int64_t begin) { return set(next_, item, begin, !now_->side_by_side); }
-    // Kernels of adjacent rows ask for such rows alone.
-    void list_before_listed(const Item& item) {
-        if (!in_runs_ && now_->side_by_side && !next_->side_by_side)
-            list(now_, item, now_->begin, now_->count);
-    }
-    void move() { std::swap(now_, next_); }
-
-private:
-    void list(RowAddresses* to, const Item& of, int64_t begin, int64_t keys) const {
-        to->set(cache_, of.b, of.kv_head, begin, keys, kBlock + jit::kRowsSoon);
-    }
-    // listed: the kernels that ask for these rows need a list of adjacent ones, too.
-    bool set(RowAddresses* to, const Item& of, int64_t begin, bool listed) const {
-        if (begin >= of.key_end) return false;
-        const int64_t keys = block_end(of, begin) - begin;
-        const bool adjacent = !in_runs_ && to->set_adjacent(cache_, of.b, of.kv_head, begin, keys);
-        if (!adjacent || listed) list(to, of, begin, keys);
-        to->side_by_side = adjacent || (in_runs_ && keys % jit::kKeyPadding == 0);
-        return true;
-    }
-
-    const CacheView& cache_;
-    const bool in_runs_;
-    RowAddresses *now_, *next_;
-};
-
 }  // namespace
 
 size_t head_floats(const AttentionPlan& plan) {
@@ -352,7 +308,7 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
     Head* const heads = scratch.array<Head>(size_t(items.count));
     for (int h = 0; h < items.count; ++h) heads[h] = begin_head(plan, problem, items[h], queries, scratch);
 
-    Blocks blocks(plan, problem.cache, first.row_end - first.row_begin, s.addresses);
+    KeyBlocks blocks(plan, problem.cache, first.row_end - first.row_begin, s.addresses);
     bool more = blocks.begin(first);
     for (int64_t begin = first.key_begin; more;) {
         const int64_t end = block_end(first, begin);

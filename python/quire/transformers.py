@@ -99,7 +99,7 @@ class PagedCache(Cache):
 
 
 class PagedLayer(CacheLayerMixin):
-    """The keys and values of one layer: [slots, Hk, D] rows, of which the cache's pages tell the order."""
+    """The keys and values of one layer: pages [MaxP, Hk, P, D], whose order the cache's table tells."""
 
     is_croppable = True
     is_sliding = False
@@ -111,15 +111,16 @@ class PagedLayer(CacheLayerMixin):
 
     def lazy_initialization(self, key_states, value_states):
         self.dtype = key_states.dtype
-        self.key, self.key_scale = self._no_rows(key_states)
-        self.value, self.value_scale = self._no_rows(value_states)
+        self.key, self.key_scale = self._no_pages(key_states)
+        self.value, self.value_scale = self._no_pages(value_states)
         self.is_initialized = True
 
-    def _no_rows(self, states):
+    def _no_pages(self, states):
         _, heads, _, size = states.shape
+        page_size = self.cache.pages.page_size
         quant_bit = self.cache.quant_bit
         if quant_bit == 0:
-            return torch.empty(0, heads, size, dtype=states.dtype), None
+            return torch.empty(0, heads, page_size, size, dtype=states.dtype), None
         group = self.cache.quant_group or next(g for g in (32, 16, 8, 4, 2, 1) if size % g == 0)
         if size % group:
             raise Error(f"quant_group is {group}: must divide the head size, {size}")
@@ -127,8 +128,8 @@ class PagedLayer(CacheLayerMixin):
             raise Error(f"quant_bit is 4: the head size must be even, and is {size}")
         width, dtype = (size, torch.int8) if quant_bit == 8 else (size // 2, torch.uint8)
         return (
-            torch.empty(0, heads, width, dtype=dtype),
-            torch.empty(0, heads, size // group, dtype=torch.float16),
+            torch.empty(0, heads, page_size, width, dtype=dtype),
+            torch.empty(0, heads, page_size, size // group, dtype=torch.float16),
         )
 
     def update(self, key_states, value_states, *args, **kwargs):
@@ -140,13 +141,9 @@ class PagedLayer(CacheLayerMixin):
         append(
             _rows(key_states, "key_states"),
             _rows(value_states, "value_states"),
-            self.key,
-            self.value,
-            self.key_scale,
-            self.value_scale,
+            *map(_rows_of_pages, self._tensors()),
             start_pos=self.length,
-            cachestarts=self.cache.pages.rows,
-            page_size=self.cache.pages.page_size,
+            **self._where(),
         )
         self.length += new
         return CachedRows(self, key_states), CachedRows(self, value_states)
@@ -154,25 +151,21 @@ class PagedLayer(CacheLayerMixin):
     def attend(self, query, out, **options):
         """quire.attention of [B, S, H, D] queries to all tokens."""
         starts = np.arange(query.shape[0] + 1) * self.length
-        attention(
-            query,
-            self.key,
-            self.value,
-            self.key_scale,
-            self.value_scale,
-            kvstarts=starts,
-            cachestarts=self.cache.pages.rows,
-            page_size=self.cache.pages.page_size,
-            out=out,
-            **options,
-        )
+        sides = map(_rows_of_pages, self._tensors())
+        attention(query, *sides, kvstarts=starts, out=out, **self._where(), **options)
+
+    def _where(self):
+        """A page of P tokens has Hk * P rows, those of its first head first."""
+        pages = self.cache.pages
+        return dict(cachestarts=pages.rows * self.key.shape[1], page_size=pages.page_size)
 
     def copy_rows(self, copies):
-        """(from, to, number) of rows, as they are stored."""
+        """(from, to, number) of rows, the first ones of pages, as they are stored."""
         self._enlarge()
+        size = self.cache.pages.page_size
         for tensor in self._tensors():
             for begin, to, number in copies:
-                tensor[to : to + number] = tensor[begin : begin + number]
+                tensor[to // size, :, :number] = tensor[begin // size, :, :number]
 
     @property
     def batch_size(self):
@@ -195,14 +188,21 @@ class PagedLayer(CacheLayerMixin):
         return [t for t in (self.key, self.value, self.key_scale, self.value_scale) if t is not None]
 
     def _enlarge(self):
-        """Until the tensors have all the rows that the pages name."""
-        slots = self.cache.pages.slots
+        """Until the tensors have all the pages that the table names."""
+        pages = self.cache.pages.slots // self.cache.pages.page_size
         for name in ("key", "value", "key_scale", "value_scale"):
             old = getattr(self, name)
-            if old is not None and len(old) < slots:
-                wide = old.new_empty((slots, *old.shape[1:]))
+            if old is not None and len(old) < pages:
+                wide = old.new_empty((pages, *old.shape[1:]))
                 wide[: len(old)] = old
                 setattr(self, name, wide)
+
+
+def _rows_of_pages(pages):
+    """[MaxP, Hk, P, width] as quire's rows [slots, Hk, width]; a page begins Hk * P behind the one before."""
+    count, heads, size, width = pages.shape
+    slots = max(0, (count - 1) * heads * size + size)
+    return pages.as_strided((slots, heads, width), (width, size * width, 1))
 
 
 class CachedRows(torch.Tensor):
