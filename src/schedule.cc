@@ -12,7 +12,9 @@ constexpr int64_t kFewQueries = 16;
 // Parts of a long sequence: of decode over all kv heads, two for each of 64 threads; where
 // AttentionPlan::takes_few, of each kv head.
 constexpr int64_t kItems = 128, kFewParts = 8;
-constexpr int kMostHeads = 32;  // together: what each has of its own takes some KB of scratch memory
+// Heads that are run together, and what all of them may have of their own with the most query rows, in bytes.
+constexpr int kMostHeads = 32;
+constexpr int64_t kHeadBytes = 512 << 10;
 constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();
 
 int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -20,7 +22,10 @@ int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 }  // namespace
 
 int heads_together(const AttentionPlan& plan) {
-    return has_large_l2() ? std::min(plan.spec.Hk, kMostHeads) : 1;
+    if (!has_large_l2()) return 1;
+    const int64_t own = plan.decode_rows * (plan.spec.D + plan.spec.Dv) * int64_t(sizeof(float));
+    return int(
+        std::clamp<int64_t>(kHeadBytes / std::max<int64_t>(own, 1), 1, std::min(plan.spec.Hk, kMostHeads)));
 }
 
 // Keys that some row of the block sees; the begin is moved down to where kernels can begin.
