@@ -44,7 +44,7 @@ std::string Workload::name() const {
     if (mask != Mask::none) text += std::string("/mask_") + mask_name(mask);
     if (has_mask() && mask_type != usual.mask_type) text += std::string("_") + type_name(mask_type);
     if (layout != usual.layout) text += "/l" + number(layout);
-    if (layout != usual.layout && gap) text += "/gap" + number(gap);
+    if (layout < 3 && gap) text += "/gap" + number(gap);
     if (page_size != usual.page_size) text += "/p" + number(page_size);
     if (type != usual.type) text += std::string("/") + type_name(type);
     if (precision != usual.precision) text += "/" + precision_name(precision);

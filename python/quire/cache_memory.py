@@ -37,7 +37,7 @@ def pages_as_rows(pages):
     """Pages that hold all heads as the rows that quire.attention and quire.append take.
 
     Args:
-        pages: keys, values or their scales, [MaxP, Hk, P, width]: a NumPy array, or a view of one whose rows
+        pages: keys, values or their scales, [MaxP, Hk, P, width]: a NumPy array, or a view of one whose pages
             are whole numbers of rows apart, as `pool[:, 0]` of a pool [MaxP, 2, Hk, P, width] is.
 
     Returns:

@@ -199,7 +199,7 @@ class PagedLayer(CacheLayerMixin):
 
 
 def _rows_of_pages(pages):
-    """[MaxP, Hk, P, width] as quire's rows [slots, Hk, width]; a page begins Hk * P behind the one before."""
+    """quire.pages_as_rows of torch's tensors, whose bfloat16 NumPy does not have: Hk * P rows a page."""
     count, heads, size, width = pages.shape
     slots = max(0, (count - 1) * heads * size + size)
     return pages.as_strided((slots, heads, width), (width, size * width, 1))
