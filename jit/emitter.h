@@ -143,12 +143,19 @@ public:
     // each.
     void load_nibbles(const Vec& v, const RegExp& at, bool high);
     void load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers);
-    // 2 * lanes() bytes of each of four rows, as unsigned numbers (+ 128): lane i of `first` has byte i of
-    // all, `last` the others. With permutations of bytes, as the next one.
+    // 2 * lanes() bytes of each of four rows: lane i of `first` has byte i of all, `last` the others. With
+    // permutations of bytes, as the next ones.
     using RowAt = std::function<RegExp(int row)>;  // asked for when it is read
     void load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at);
-    // The same of nibbles (+ 8): those of lanes() bytes, `even` the low ones.
+    // The same of nibbles, as unsigned numbers (+ 8): those of lanes() bytes, `even` the low ones.
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
+    // And as signed ones, times 16.
+    void load_upper_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
+    // lanes() bytes of each of four rows, four a lane.
+    void load_quarters_of_four(const Vec& all, const RowAt& row_at);
+    // Keeps what these take in registers, as hold_lanes.
+    void hold_bytes_of_four(int spare);
+    void hold_quarters_of_four(int spare);
     // The same as signed bytes, on targets with 256 bits: of eight bytes of each row, from `at` on. 16 are
     // read, which begin with these, or end so. zero: the code that means 0; it is 8 in place of two's
     // complement.
@@ -307,6 +314,7 @@ private:
     void set_mask(const Xbyak::Opmask& k, int n);
     void load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order);
     void hold(const std::vector<uint32_t>& words, int spare);
+    void permute_bytes(const Vec& d, const std::vector<uint32_t>& index, const Vec& a, const Vec& b);
     void fold_step(Fold op, const Xbyak::Xmm& v, const Xbyak::Xmm& moved);
     void add_halves(const Vec& v);
     void permute_both(const Vec& a, const Vec& b, const std::vector<uint32_t>& first,

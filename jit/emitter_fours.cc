@@ -20,35 +20,61 @@ std::vector<uint32_t> bytes_of_four(int lanes, int first, int row) {
 
 }  // namespace
 
+void Emitter::hold_bytes_of_four(int spare) {
+    for (const int first : {0, lanes()}) hold(bytes_of_four(lanes(), first, 2 * lanes()), spare);
+}
+void Emitter::hold_quarters_of_four(int spare) { hold(bytes_of_four(lanes(), 0, lanes()), spare); }
+
 void Emitter::load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at) {
-    Temp low(*this, "first two rows"), high(*this, "last two");
-    for (const Temp* pair : {&low, &high}) {
-        const int row = pair == &low ? 0 : 2;
-        const Vec& v = *pair;
-        vmovdqu8(y(v), ptr[row_at(row)]);
-        vinserti64x4(z(v), z(v), ptr[row_at(row + 1)], 1);
-        vpxord(v, v, splat_bits(0x80808080));
+    Temp high(*this, "last two");
+    const Vec& low = last;
+    for (const Vec* v : {&low, &*high}) {
+        const int row = v == &low ? 0 : 2;
+        vmovdqu8(y(*v), ptr[row_at(row)]);
+        vinserti64x4(z(*v), z(*v), ptr[row_at(row + 1)], 1);
     }
-    for (const Vec* v : {&first, &last}) {
-        vmovdqu8(*v, constant(bytes_of_four(lanes(), v == &first ? 0 : lanes(), 2 * lanes())));
-        vpermi2b(*v, low, high);
-    }
+    permute_bytes(first, bytes_of_four(lanes(), 0, 2 * lanes()), low, high);
+    permute_bytes(last, bytes_of_four(lanes(), lanes(), 2 * lanes()), low, high);
 }
 
-void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at) {
+void Emitter::permute_bytes(const Vec& d, const std::vector<uint32_t>& index, const Vec& a, const Vec& b) {
+    if (const auto held = held_.find(index); held != held_.end()) {
+        if (d.getIdx() != a.getIdx()) vmovaps(d, a);
+        return vpermt2b(d, held->second, b);
+    }
+    Temp order(*this, "order");
+    vmovdqu8(order, constant(index));
+    vpermi2b(order, a, b);
+    vmovaps(d, order);
+}
+
+void Emitter::load_quarters_of_four(const Vec& all, const RowAt& row_at) {
     Temp high(*this, "last two rows");
-    const Vec& all = even;
     vmovdqu8(x(all), ptr[row_at(0)]);
     vinserti32x4(y(all), y(all), ptr[row_at(1)], 1);
     vmovdqu8(x(high), ptr[row_at(2)]);
     vinserti32x4(y(high), y(high), ptr[row_at(3)], 1);
     vinserti64x4(z(all), z(all), y(high), 1);
-    vmovdqu8(odd, constant(bytes_of_four(lanes(), 0, lanes())));
-    vpermb(all, odd, all);
+    const std::vector<uint32_t> index = bytes_of_four(lanes(), 0, lanes());
+    if (const auto held = held_.find(index); held != held_.end()) return vpermb(all, held->second, all);
+    vmovdqu8(high, constant(index));
+    vpermb(all, high, all);
+}
+
+void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at) {
+    const Vec& all = even;
+    load_quarters_of_four(all, row_at);
     vpxord(all, all, splat_bits(0x88888888));
     vpsrlw(odd, all, 4);
     vpandd(odd, odd, splat_bits(0x0f0f0f0f));
     vpandd(all, all, splat_bits(0x0f0f0f0f));
+}
+
+void Emitter::load_upper_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at) {
+    load_quarters_of_four(odd, row_at);
+    vpsllw(even, odd, 4);
+    vpandd(even, even, splat_bits(0xf0f0f0f0));
+    vpandd(odd, odd, splat_bits(0xf0f0f0f0));
 }
 
 void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at,

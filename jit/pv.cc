@@ -6,10 +6,12 @@
 #include "jit/pv_bytes.h"
 #include "jit/pv_fours.h"
 #include "jit/pv_passes.h"
+#include "jit/pv_runs.h"
 #include "jit/pv_shifts.h"
 #include "jit/row_loader.h"
 #include "jit/token_codes.h"
 #include "jit/weights.h"
+#include "jit/weights_runs.h"
 #include "jit/word_loader.h"
 
 namespace quire::jit {
@@ -248,7 +250,7 @@ private:
 
 Status generate_pv(const RowKey& key, std::vector<uint8_t>* code) {
     if (key.products == Products::three_bytes) return generate_pv_fours(key, code);
-    if (key.bytes()) return generate_pv_bytes(key, code);
+    if (key.bytes()) return has_value_runs(key) ? generate_pv_runs(key, code) : generate_pv_bytes(key, code);
     if (takes_shifts(key)) return generate_pv_shifts(key, code);
     return key.words() ? PvWords(key).finish(code) : Pv(key).finish(code);
 }

@@ -71,7 +71,9 @@ private:
     // even elements, v[1] the odd ones.
     void emit_codes(const std::vector<Vec>& v, int at) {
         const auto row_at = [&](int key) { return rows_.in_turn(key, row_) + at; };
-        is_int4() ? load_nibbles_of_four(v[0], v[1], row_at) : load_bytes_of_four(v[0], v[1], row_at);
+        if (is_int4()) return load_nibbles_of_four(v[0], v[1], row_at);
+        load_bytes_of_four(v[0], v[1], row_at);
+        for (const Vec& codes : v) vpxord(codes, codes, splat_bits(0x80808080));
     }
 
     void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "jit/weights_bytes_emitter.h"
+#include "jit/weights_runs.h"
 
 namespace quire::jit {
 
@@ -252,6 +253,7 @@ private:
 // Of rows all elements of a step are of one group: 16 nibbles, read with what surrounds them, or 32 bytes.
 bool has_value_bytes(const RowKey& values) {
     constexpr int kLeast = 32;
+    if (has_value_runs(values)) return true;
     if (values.target->vector_bits != 256 || values.target->vnni) return false;
     switch (values.format.type) {
         case QUIRE_INT4_B16:
@@ -265,7 +267,13 @@ bool has_value_bytes(const RowKey& values) {
     return values.dim >= kLeast && values.dim % elements == 0 && scale_group(values.format) % elements == 0;
 }
 
+int value_bytes_stride(const RowKey& values, int rows) {
+    return has_value_runs(values) ? ValueRuns::weight_stride(values, rows)
+                                  : ValueBytes::weight_stride(values, rows);
+}
+
 Status generate_weights_bytes(const RowKey& key, std::vector<uint8_t>* code) {
+    if (has_value_runs(key)) return generate_weights_runs(key, code);
     return RowWeightsBytes(key).finish(code);
 }
 

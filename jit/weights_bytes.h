@@ -80,7 +80,9 @@ private:
     }
 };
 
-bool has_value_bytes(const RowKey& values);  // whatever their products
+bool has_value_bytes(const RowKey& values);  // whatever their products; those of jit/weights_runs.h as well
+// AttentionPlan::weight_stride of them, that has room for so many query rows.
+int value_bytes_stride(const RowKey& values, int rows);
 
 // Of rows; of blocks of tokens: jit/token_weights.h.
 Status generate_weights_bytes(const RowKey& key, std::vector<uint8_t>* code);  // void(const WeightsArgs*)

@@ -66,6 +66,24 @@ protected:
         vmulps(factor, factor, top);
     }
 
+    // n vectors, as one list: of every n-th number from i on a vector, in the order of i.
+    std::vector<Vec> separated(const std::vector<Vec>& v) {
+        if (v.size() == 1) return v;
+        std::vector<Vec> even, odd, all;
+        for (size_t i = 0; i < v.size(); i += 2) {
+            separate(v[i], v[i + 1], 1);
+            even.push_back(v[i]);
+            odd.push_back(v[i + 1]);
+        }
+        even = separated(even);
+        odd = separated(odd);
+        for (size_t i = 0; i < even.size(); ++i) {
+            all.push_back(even[i]);
+            all.push_back(odd[i]);
+        }
+        return all;
+    }
+
     static constexpr int kTogether = 16;  // keys
     static_assert(kKeyPadding % kTogether == 0);
 

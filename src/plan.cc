@@ -127,7 +127,7 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     plan->decode_rows = most_decode_rows(spec, target);
     if (spec.precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(values))
         plan->weight_stride =
-            std::max(plan->weight_stride, jit::ValueBytes::weight_stride(values, plan->decode_rows));
+            std::max(plan->weight_stride, jit::value_bytes_stride(values, plan->decode_rows));
     return make_kernels(plan, keys, values, cache);
 }
 

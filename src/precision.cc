@@ -14,6 +14,7 @@
 #include "jit/weights.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
+#include "jit/weights_runs.h"
 #include "jit/word_loader.h"
 
 namespace quire {
@@ -183,12 +184,28 @@ double number_cycles_of_value_fours(const jit::RowKey& key) {
     return cycles(*key.target, key.vecs() * key.rows * .75 + 3 * weights, key.vecs() * .75 + 7 * weights);
 }
 
+// A vector of a run of keys: for each row four dot products, a conversion and a product; two permutations for
+// each four, or seven operations for two vectors of nibbles. The weights, of a set of groups: scales, which
+// all rows share; for each row a product and a conversion, two products, which a vector holds, and three that
+// pack; and for each four rows their largest probabilities and factors.
+double run_cycles_of_values(const jit::RowKey& key) {
+    const jit::ValueRuns form(key);
+    constexpr double kFours = jit::ValueRuns::kRun / 4;
+    const double rows = key.rows, scales = std::min(key.scales_stride(), jit::ValueRuns::kSet),
+                 codes = is_of_nibbles(key.format) ? 3.5 : 2;
+    const double values = key.vecs() * cycles(*key.target, rows * (kFours + 1), kFours * codes + rows),
+                 of_scales = cycles(*key.target, scales + 1, 3 * scales + 10),
+                 of_rows = cycles(*key.target, 3 * rows + 3 * form.row_fours, 5 * rows + 22 * form.row_fours);
+    return (values + form.sets * (of_scales + of_rows)) / jit::ValueRuns::kRun;
+}
+
 // A vector of eight keys: half of ten operations that bring the codes of four side by side, twice; for each
 // row two products of bytes and one of words, of which two are added to another. The weights of eight keys:
 // probabilities, scales and, for each set of groups, what both make. Signs: a product of them for each four.
 // By fours: bytes of four come side by side in four operations, and each four has a product of words and a
 // largest probability.
 double byte_cycles_of_values(const jit::RowKey& key) {
+    if (jit::has_value_runs(key)) return run_cycles_of_values(key);
     const jit::ValueBytes form(key);
     const double sets = form.sets, rows = key.rows, vecs = key.vecs(), fours = form.by_fours() ? 1 : 0;
     const double signs = form.signs ? 2 * vecs + 6 * sets : 0;
@@ -196,6 +213,12 @@ double byte_cycles_of_values(const jit::RowKey& key) {
     const double others =
         vecs * (10 - 6 * fours + rows * 2) + rows * (4 + sets + 9 * fours) + 18 * sets + 18 * fours + signs;
     return cycles(*key.target, multiplications, others) / jit::ValueBytes::kTurn;
+}
+
+// Of fewer rows weights take more than PV gains (measured on Zen 3 by fours, on Zen 5 by runs).
+int least_byte_rows(const jit::RowKey& key) {
+    if (jit::has_value_runs(key)) return is_of_nibbles(key.format) ? 4 : 3;
+    return jit::ValueBytes(key).by_fours() ? 2 : 1;
 }
 
 // Blocks of tokens (docs/performance.md): words always pay for keys, and bytes of the query more than they;
@@ -244,10 +267,8 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
     if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
     const double of_words = word_cycles_of_values(key), of_floats = float_cycles_of_values(key);
     const double least = std::min(of_words, of_floats);
-    // By fours weights take more than PV of one row gains.
-    const bool few = key.rows == 1 && jit::ValueBytes(key).by_fours();
-    if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) && !few &&
-        byte_cycles_of_values(key) < kWorthIt * least)
+    if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) &&
+        key.rows >= least_byte_rows(key) && byte_cycles_of_values(key) < kWorthIt * least)
         return jit::Products::bytes;
     return of_words < kWorthIt * of_floats ? jit::Products::words : jit::Products::floats;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "jit/weights_bytes.h"
+#include "jit/weights_runs.h"
 
 namespace quire::test {
 
@@ -18,10 +19,37 @@ void WeightedRow::add(int first, const std::vector<double>& weights) {
     if (largest == 0) return;
     // Of either sign for themselves, or both together, by their magnitudes.
     for (int group = 0; group < key_.groups(); ++group)
-        if (jit::ValueBytes::has_signs(key_))
+        if (jit::has_value_runs(key_))
+            for (const int sign : {1, -1}) add_runs(first, weights, group, sign);
+        else if (jit::ValueBytes::has_signs(key_))
             add_bytes(first, weights, largest, group, 0);
         else
             for (const int sign : {1, -1}) add_bytes(first, weights, largest, group, sign);
+}
+
+void WeightedRow::add_runs(int first, const std::vector<double>& weights, int group, int sign) {
+    constexpr double kLargest = jit::ValueRuns::kLargest;
+    const int size = scale_group(key_.format), count = int(weights.size());
+    for (int run = 0; run < count; run += jit::ValueRuns::kRun) {
+        const int end = std::min(run + jit::ValueRuns::kRun, count);
+        const double largest = *std::max_element(weights.begin() + run, weights.begin() + end),
+                     top = top_scale(first + run, end - run, group, sign), unit = top * largest / kLargest;
+        if (unit == 0) continue;
+        double most = 0;
+        for (int i = run; i < end; ++i) {
+            const double scale = scale_of(first + i, group, sign);
+            if (scale == 0) continue;
+            const double p = std::nearbyint(weights[size_t(i)] / largest * double(jit::kWordOfOne)),
+                         s = std::nearbyint(scale / top * double(jit::kScaleOfOne));
+            const double weight = std::floor((p * s + 16384) / 32768) * unit * sign;
+            for (int d = group * size; d < (group + 1) * size; ++d) {
+                const double code = double(rows_.values(first + i)[size_t(d)]) / (sign * scale);
+                values_[size_t(d)] += weight * code;
+                most = std::max(most, std::abs(code));
+            }
+        }
+        for (int d = group * size; d < (group + 1) * size; ++d) unsure_[size_t(d)] += 2 * unit * most;
+    }
 }
 
 // Of a sign, or the magnitude.

@@ -1,5 +1,5 @@
 // Output rows of decode as its kernels make them of exact probabilities: where weights are bytes
-// (jit/weights_bytes.h), of those.
+// (jit/weights_bytes.h, jit/weights_runs.h), of those.
 #pragma once
 #include <vector>
 
@@ -23,6 +23,7 @@ public:
 private:
     // Of the scales that have this sign.
     void add_bytes(int first, const std::vector<double>& weights, double largest, int group, int sign);
+    void add_runs(int first, const std::vector<double>& weights, int group, int sign);
     double scale_of(int key, int group, int sign) const;
     double top_scale(int first, int count, int group, int sign) const;
     std::vector<double> shares_of(int first, int count, int sign) const;
