@@ -43,9 +43,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     if (keeps_values()) mov(numbers_, ptr[args() + offsetof(PvArgs, numbers)]);
     Label each_turn;
     L(each_turn);
-    if (prefetches(pass)) emit_prefetches(pass);
-    // Later passes read the same rows.
-    if (pass.row == 0 && pass.vec == 0) emit_own_rows_ahead(pass);
+    if (!spreads_asks()) emit_asks(pass, 0, 1);
     rows_.turn(row_);
     emit_turn(acc, pass);
     add(weights_, turn_bytes());
@@ -57,10 +55,16 @@ void PvPasses::emit_pass(const Pass& pass) {
     free(acc);
 }
 
+void PvPasses::emit_asks(const Pass& pass, int part, int parts) {
+    if (prefetches(pass)) emit_prefetches(pass, part, parts);
+    // Later passes read the same rows.
+    if (pass.row == 0 && pass.vec == 0) emit_own_rows_ahead(pass, part, parts);
+}
+
 // Rows that this kernel reads itself, once more.
-void PvPasses::emit_own_rows_ahead(const Pass& pass) {
-    if (prefetch_.asks_again()) return prefetch_.again(rows_, count_, keys_a_turn(), 0, 1);
-    if (asks_soon(pass)) prefetch_.soon(rows_, keys_a_turn(), 0, 1);
+void PvPasses::emit_own_rows_ahead(const Pass& pass, int part, int parts) {
+    if (prefetch_.asks_again()) return prefetch_.again(rows_, count_, keys_a_turn(), part, parts);
+    if (asks_soon(pass)) prefetch_.soon(rows_, keys_a_turn(), part, parts);
 }
 
 // Listed rows whose lines are read by a pass each: those of the second are long in the caches before it comes
@@ -70,13 +74,15 @@ bool PvPasses::asks_soon(const Pass& pass) const {
     return own_lines && !rows_.side_by_side() && key_.words() && vec_bytes() == 64;
 }
 
-// As many rows a turn as the pass has for each.
-void PvPasses::emit_prefetches(const Pass& pass) {
+// As many rows a turn as the pass has for each; where that is no whole number, with the first part.
+void PvPasses::emit_prefetches(const Pass& pass, int part, int parts) {
     const int share = pass.prefetch_end - pass.prefetch_begin, rows = (share + turns() - 1) / turns();
     if (share % turns() == 0) {
-        prefetch_.some(rows, 0, 1);
-        return prefetch_.move(rows);
+        prefetch_.some(rows, part, parts);
+        if (part + 1 == parts) prefetch_.move(rows);
+        return;
     }
+    if (part > 0) return;
     Label done;
     for (int row = 0; row < rows; ++row) {
         cmp(prefetch_.rows().here(), prefetch_end_);

@@ -40,9 +40,14 @@ protected:
     int most_width() const { return lanes() > 8 ? kMostWidth : 4; }
     virtual int sums() const { return 1; }  // registers of acc for each row and vector
     virtual int turn_bytes() const = 0;     // of the weights
+    // Whether emit_turn itself asks for lines, by emit_asks: many at once are dropped.
+    virtual bool spreads_asks() const { return false; }
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_turn(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;
+
+    // Share `part` of `parts` of what a turn asks for.
+    void emit_asks(const Pass& pass, int part, int parts);
 
     // v = entry i of the turn: what load() puts there, or in later passes over query rows what the first
     // kept.
@@ -78,8 +83,8 @@ protected:
 
 private:
     void emit_pass(const Pass& pass);
-    void emit_prefetches(const Pass& pass);
-    void emit_own_rows_ahead(const Pass& pass);
+    void emit_prefetches(const Pass& pass, int part, int parts);
+    void emit_own_rows_ahead(const Pass& pass, int part, int parts);
     bool asks_soon(const Pass& pass) const;
     int turns() const { return kBlock / keys_a_turn(); }
     static bool prefetches(const Pass& pass) { return pass.prefetch_begin < pass.prefetch_end; }

@@ -31,6 +31,7 @@ private:
     }
     int step() const override { return ValueRuns::kVecs; }
     int turn_bytes() const override { return ValueRuns::kBytes; }
+    bool spreads_asks() const override { return true; }
 
     bool is_int4() const { return key_.format.type == QUIRE_INT4; }
     int group_of(int vec) const { return vec * lanes() / scale_group(key_.format); }
@@ -44,12 +45,16 @@ private:
     }
 
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
+        const int pairs = (pass.rows + kTogether - 1) / kTogether, parts = pass.width / step() * pairs * 2;
+        int part = 0;
         for (int w = 0; w < pass.width; w += step()) {
             const int vec = pass.vec + w;
             const std::vector<Vec> v = vecs("codes", kFours * step());
             emit_values(v, w / step(), pass, [&] { emit_codes(v, vec * key_.row_bytes() / key_.vecs()); });
-            for (int r = 0; r < pass.rows; r += kTogether)
-                emit_rows(&acc[size_t(r * pass.width + w)], v, pass, r, vec);
+            for (int r = 0; r < pass.rows; r += kTogether) {
+                emit_rows(&acc[size_t(r * pass.width + w)], v, pass, r, vec,
+                          [&] { emit_asks(pass, part++, parts); });
+            }
             free(v);
         }
     }
@@ -64,11 +69,14 @@ private:
     }
 
     // Of two rows, from row `row` of the pass on: what their products have to wait for differs.
-    void emit_rows(const Vec* acc, const std::vector<Vec>& v, const Pass& pass, int row, int vec) {
+    template <typename Ask>
+    void emit_rows(const Vec* acc, const std::vector<Vec>& v, const Pass& pass, int row, int vec,
+                   const Ask& ask) {
         const int rows = std::min(kTogether, pass.rows - row);
         const std::vector<Vec> sums = vecs("sums", rows * step());
         for (const Vec& sum : sums) zero(sum);
-        for (int four = 0; four < kFours; ++four)
+        for (int four = 0; four < kFours; ++four) {
+            if (four % 2 == 0) ask();
             for (int r = 0; r < rows; ++r) {
                 Temp weight(*this, "weight");
                 const int at = form_.weights_at(set_of(vec), pass.row + row + r) + in_set(vec);
@@ -76,6 +84,7 @@ private:
                 for (int i = 0; i < step(); ++i)
                     dot_bytes(sums[size_t(r * step() + i)], *weight, v[size_t(four * step() + i)]);
             }
+        }
         for (int r = 0; r < rows; ++r) {
             Temp factor(*this, "factor");
             broadcast(factor,
