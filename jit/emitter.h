@@ -249,6 +249,8 @@ public:
     void multiply_bytes(const Vec& d, const std::vector<Vec>& a, const RegExp& b);
     // int32 lanes: acc += the four products, on targets with VNNI.
     void dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
+    // The numbers of int32 lanes that are digits of base 256, the lowest first; clobbers them.
+    const Vec& sum_of_digits(const Vec* digits, int count);
     // d = the words of int32 lanes that fit 16 bits; clobbers high.
     void join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high);
     // The same, on targets with 512 bits whatever the upper words are; mask: 0xffff in every lane.

@@ -126,6 +126,16 @@ void Emitter::dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b) {
     vpdpbusd(acc, a, b, is_512() ? Xbyak::EvexEncoding : Xbyak::VexEncoding);
 }
 
+const Vec& Emitter::sum_of_digits(const Vec* digits, int count) {
+    const Vec& number = digits[count - 1];
+    vcvtdq2ps(number, number);
+    for (int i = count - 2; i >= 0; --i) {
+        vcvtdq2ps(digits[i], digits[i]);
+        vfmadd132ps(number, digits[i], splat(256.f));
+    }
+    return number;
+}
+
 void Emitter::join_words(const Xbyak::Xmm& d, const Xbyak::Xmm& low, const Xbyak::Xmm& high) {
     vpslld(high, high, 16);
     if (!is_512()) return vpblendw(d, high, low, 0x55);

@@ -22,6 +22,7 @@
 #include "jit/token_weights.h"
 #include "jit/weights.h"
 #include "jit/weights_bytes.h"
+#include "jit/weights_fours.h"
 
 namespace quire::jit {
 namespace {
@@ -69,6 +70,10 @@ RowKey weights_of(const RowKey& keys, RowKey values) {
 
 Status make_token_weights(CodeCache& cache, const RowKey& keys, const RowKey& values,
                           Kernel<WeightsArgs>* kernel) {
+    if (values.products == Products::three_bytes)
+        return make(
+            cache, values.name("token_weights"),
+            [&](auto* code) { return generate_weights_fours(values, code); }, kernel);
     if (values.bytes())
         return make(
             cache, values.name("token_weights_of"),

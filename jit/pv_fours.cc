@@ -33,7 +33,7 @@ private:
         return std::min(kMostWidth, (num_vecs() - kBesides) / (sums() * rows) / step() * step());
     }
     int step() const override { return ValueFours::kVecs; }
-    int turn_bytes() const override { return 16; }
+    int turn_bytes() const override { return ValueFours::kFourBytes; }
 
     bool is_int4() const { return key_.format.type == QUIRE_INT4; }
     int group_of(int vec) const { return vec * lanes() / scale_group(key_.format); }
@@ -88,13 +88,7 @@ private:
     }
 
     const Vec& emit_number(const std::vector<Vec>& acc, const Pass& pass, int r, int w) {
-        const auto digit = [&](int i) -> const Vec& { return sum(acc, pass, r, w, i); };
-        const Vec& number = digit(ValueFours::kDigits - 1);
-        vcvtdq2ps(number, number);
-        for (int i = ValueFours::kDigits - 2; i >= 0; --i) {
-            vcvtdq2ps(digit(i), digit(i));
-            vfmadd132ps(number, digit(i), splat(256.f));
-        }
+        const Vec& number = sum_of_digits(&sum(acc, pass, r, w, 0), ValueFours::kDigits);
         Temp factor(*this, "factor");
         broadcast(factor, ptr[scales_ + form_.factor_at(group_of(pass.vec + w), pass.row + r)]);
         vmulps(number, number, factor);

@@ -4,23 +4,20 @@
 #include <cstddef>
 #include <optional>
 
-#include "jit/token_codes.h"
 #include "jit/token_keys.h"
-#include "jit/token_prefetch.h"
+#include "jit/token_pv_passes.h"
 #include "jit/token_weights.h"
 #include "jit/weights_bytes.h"
+#include "jit/weights_fours.h"
 
 namespace quire::jit {
 namespace {
 
-// The lanes are elements. For each pass over W vectors of them:                       emit_pass
-//   acc[r][w] = output[r][w] * rescale[r]; words, bytes: 0                            emit_begin
-//   for each block:                                                                   emit_block
-//     prefetch the pass's share of the next block
-//     for each dword of N tokens, for r: acc[r][w] += weights[r][group of w] * codes  emit_tokens
-//       where weights do not hold the scales: probabilities[r] * (codes * scales[group of w])
-//       bytes: (weights * even tokens' codes + weights * odd ones') * the run's factor  emit_token_bytes
-//   output[r][w] = acc[r][w]; words, bytes: output * rescale + float(acc) * factors   emit_end
+// acc[r][w] = output[r][w] * rescale[r]; words, bytes: 0                                emit_begin
+// for each dword of N tokens, for r: acc[r][w] += weights[r][group of w] * codes        emit_tokens
+//   where weights do not hold the scales: probabilities[r] * (codes * scales[group of w])
+//   bytes: (weights * even tokens' codes + weights * odd ones') * the run's factor      emit_token_bytes
+// output[r][w] = acc[r][w]; words, bytes: output * rescale + float(acc) * factors       emit_end
 //
 // Words: a dot product is of two tokens. |weight| < 2^15, |code| < 2^7, kBlock tokens: below 2^29.
 //
@@ -28,110 +25,43 @@ namespace {
 //
 // live: acc[R * W] + raw[W] + codes[W] + weight, or scale + the products' + the codes'; bytes: codes[2 * W] +
 // two of weights, and where they serve several vectors two of products
-class TokenPv : public Emitter {
+class TokenPv : public TokenPvPasses {
 public:
     explicit TokenPv(const RowKey& key)
-        : Emitter(*key.target),
-          key_(key),
-          codes_(*this, key.format),
-          prefetch_(*this, key),
+        : TokenPvPasses(key),
           bytes_form_(key),
           sums_(key.words() || key.bytes()),
           folds_(token_weights_fold(key)),
           bytes_(key.bytes()   ? ValueBytes::kTurnBytes / ValueBytes::kTurn
                  : key.words() ? 2
                                : 4) {
-        begin();
-        mov(output_, ptr[args() + offsetof(PvArgs, output)]);
-        mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
-        hold_upper_half();
-        if (tops_) codes_.load_top(top_.emplace(*this, "top"));
-        const int parts = (key_.rows + most_rows() - 1) / most_rows();
-        for (int part = 0, row = 0; part < parts; ++part) {
-            const int rows = (key_.rows - row + parts - part - 1) / (parts - part);
-            emit_rows(row, rows);
-            row += rows;
-        }
-        end();
+        generate();
     }
 
 private:
-    static constexpr int kBlocks = kBlock / kBlockTokens;
     static constexpr int kOfBytes = 4;
 
-    struct Pass {
-        int row, rows, vec, width;
-    };
-
+    void emit_kept() override {
+        if (tops_) codes_.load_top(top_.emplace(*this, "top"));
+    }
     // Beside the sums: two of codes, and two of weights and products.
-    int most_rows() const { return num_vecs() - 4; }
-
-    // Of part of the query rows, all passes.
-    void emit_rows(int row, int rows) {
+    int most_rows() const override { return num_vecs() - 4; }
+    int widest(int rows) const override {
         const int besides = key_.bytes() ? kOfBytes : 2;  // tops: the weights', or a scale's, and `top`
-        const int most = std::clamp((num_vecs() - besides) / (rows + 2), 1, 8);
-        const int passes = (key_.vecs() + most - 1) / most;
-        const int widest = (key_.vecs() + passes - 1) / passes;
-        if (!sums_) codes_.hold(widest * (rows + 2) + 2);
-        for (int i = 0, done = 0; i < passes; ++i) {
-            const int left = passes - i, width = (key_.vecs() - done + left - 1) / left;
-            emit_pass({row, rows, done, width}, i, passes);
-            done += width;
-        }
+        return std::clamp((num_vecs() - besides) / (rows + 2), 1, 8);
     }
+    void hold(int rows, int width) override {
+        if (!sums_) codes_.hold(width * (rows + 2) + 2);
+    }
+    int weights_step() const override { return codes_.of_dword() * bytes_; }
+    bool takes_scales() const override { return !folds_; }
 
-    RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
-    // Of the elements of half a vector; padding repeats the last.
-    int group_of(int vec, int half) const {
-        const int element = vec * lanes() + half * lanes() / 2;
-        return std::min(element, key_.dim - 1) / scale_group(key_.format);
-    }
     RegExp weights_at(int row, int group, int token) const {
         return weights_ + ((row * (folds_ ? key_.groups() : 1) + group) * kBlock + token) * bytes_;
     }
     RegExp scales_at(int group, int token) const { return scales_ + (group * kBlockTokens + token) * 4; }
 
-    void emit_pass(const Pass& pass, int index, int passes) {
-        const int vec = pass.vec, width = pass.width;
-        stage("pass from row " + std::to_string(pass.row) + ", vector " + std::to_string(vec));
-        const std::vector<Vec> acc = vecs("acc", pass.rows * width);
-        emit_begin(acc, pass);
-        mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
-        if (!folds_) mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
-        mov(blocks_, ptr[args() + offsetof(PvArgs, rows)]);
-        // The pass's share of the next blocks, a part of one with each block; the first rows have asked.
-        const int first = kBlocks * index / passes;
-        const int ahead = pass.row > 0 ? 0 : kBlocks * (index + 1) / passes - first;
-        const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
-        if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next), first, parts);
-        mov(count_, ptr[args() + offsetof(PvArgs, count)]);
-        Label each_block;
-        L(each_block);
-        if (ahead > 0) prefetch_.ask(prefetch_.part_lines(parts));
-        mov(block_, ptr[blocks_]);
-        if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
-        mov(dwords_, kBlockTokens / codes_.of_dword());
-        Label each_dword;  // a loop keeps the code small (jit/token_qk.cc)
-        L(each_dword);
-        if (prefetch_.asks_again()) {
-            const RegExp block = prefetch_.ahead(block_);
-            for (int w = 0; w < width; ++w) prefetcht0(ptr[block + (vec + w) * lanes() * 4]);
-        }
-        key_.bytes() ? emit_token_bytes(acc, pass) : emit_tokens(acc, pass);
-        add(block_, key_.dim * 4);
-        add(weights_, codes_.of_dword() * bytes_);
-        if (!folds_) add(scales_, codes_.of_dword() * 4);
-        dec(dwords_);
-        jnz(each_dword, T_NEAR);
-        if (!folds_) add(scales_, (key_.groups() - 1) * kBlockTokens * 4);
-        add(blocks_, 8 * kBlockTokens);
-        sub(count_, kBlockTokens);
-        jnz(each_block, T_NEAR);
-        emit_end(acc, pass);
-        free(acc);
-    }
-
-    void emit_begin(const std::vector<Vec>& acc, const Pass& pass) {
+    void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int r = 0; r < pass.rows; ++r) {
             Temp rescale(*this, "rescale");
             const bool rescales = !sums_ && !tops_;
@@ -144,7 +74,8 @@ private:
     }
 
     // The next N tokens of the block.
-    void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) {
+    void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) override {
+        if (key_.bytes()) return emit_token_bytes(acc, pass);
         const int vec = pass.vec, width = pass.width;
         const std::vector<Vec> raw = vecs("raw", width), code = vecs("code", width);
         const int n = codes_.of_dword();
@@ -169,12 +100,6 @@ private:
         if (!tops_) return codes_.number(code, raw, place);
         vec > 0 && codes_.ends_byte(place) ? codes_.top_number(code, *top_, block_ + vec * lanes() * 4, place)
                                            : codes_.top_number(code, *top_, raw, place);
-    }
-
-    // Whether vector `vec` + w has the groups of the one before.
-    bool same_groups(int vec, int w) const {
-        return w > 0 && group_of(vec + w, 0) == group_of(vec + w - 1, 0) &&
-               group_of(vec + w, 1) == group_of(vec + w - 1, 1);
     }
 
     void emit_scaled(const std::vector<Vec>& code, int vec, int token) {
@@ -235,7 +160,7 @@ private:
         return factors + bytes_form_.factor_at(row, group / ValueBytes::kSet) + group % ValueBytes::kSet * 4;
     }
 
-    void emit_end(const std::vector<Vec>& acc, const Pass& pass) {
+    void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
         stage("end of the pass");
         const Gpr factors = gpr("factors");
         if (sums_) mov(factors, ptr[args() + offsetof(PvArgs, scales)]);
@@ -267,22 +192,100 @@ private:
         vfmadd132ps(sum, output, splat(top_unit(key_.format)));
     }
 
-    const RowKey key_;
-    const TokenCodes codes_;
     const bool tops_ = takes_tops(key_);
     std::optional<Temp> top_;
-    TokenPrefetch prefetch_;
     const ValueBytes bytes_form_;
     const bool sums_;  // integers
     const bool folds_;
     const int bytes_;  // of a weight
-    const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),
-              blocks_ = gpr("blocks"), count_ = gpr("count"), block_ = gpr("block"),
-              dwords_ = gpr("dwords left"), scales_ = gpr("scales");
+};
+
+// acc[r][w][digit] = the starts                                                          emit_begin
+// for each four tokens of a dword, for r, digit: acc[r][w][digit] += codes * weights' digit  emit_tokens
+// output[r][w] = output * rescale + (acc[0] + 256 acc[1] + 65536 acc[2]) * factor         emit_end
+//
+// As jit/pv_fours.cc; a vector has elements of one group.
+//
+// live: acc[R * W * 3] + codes[W * fours] + a weight
+class TokenPvFours : public TokenPvPasses {
+public:
+    explicit TokenPvFours(const RowKey& key) : TokenPvPasses(key), form_(key) { generate(); }
+
+private:
+    static constexpr int kBesides = 3, kMostRows = 4;  // more would leave a vector for each load of a weight
+
+    int most_rows() const override { return kMostRows; }
+    int widest(int rows) const override {
+        return std::clamp((num_vecs() - kBesides) / (rows * sums() + fours()), 1, 8);
+    }
+    int sums() const override { return ValueFours::kDigits; }
+    int fours() const { return codes_.of_dword() / 4; }
+    int weights_step() const override { return fours() * ValueFours::kFourBytes; }
+    const Vec& sum(const std::vector<Vec>& acc, const Pass& pass, int r, int w, int digit) const {
+        return acc[size_t((r * pass.width + w) * sums() + digit)];
+    }
+
+    void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
+        mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
+        for (int r = 0; r < pass.rows; ++r)
+            for (int w = 0; w < pass.width; ++w)
+                for (int digit = 0; digit < sums(); ++digit)
+                    broadcast(
+                        sum(acc, pass, r, w, digit),
+                        ptr[weights_ + form_.start_at(group_of(pass.vec + w, 0), pass.row + r) + digit * 4]);
+    }
+
+    void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) override {
+        const std::vector<Vec> v = vecs("codes", pass.width * fours());
+        for (int w = 0; w < pass.width; ++w) emit_codes(&v[size_t(w * fours())], pass.vec + w);
+        for (int four = 0; four < fours(); ++four)
+            for (int r = 0; r < pass.rows; ++r)
+                for (int digit = 0; digit < sums(); ++digit) {
+                    Temp weight(*this, "weight");
+                    for (int w = 0; w < pass.width; ++w) {
+                        const int group = group_of(pass.vec + w, 0);
+                        if (!same_groups(pass.vec, w))
+                            broadcast(weight, ptr[weights_ + form_.weights_at(group, pass.row + r) +
+                                                  four * ValueFours::kFourBytes + digit * 4]);
+                        dot_bytes(sum(acc, pass, r, w, digit), v[size_t(w * fours() + four)], *weight);
+                    }
+                }
+        free(v);
+    }
+
+    // Unsigned ones of a vector of dwords. Codes of four bits: v[0] has the low nibbles, v[1] the high ones.
+    void emit_codes(const Vec* v, int vec) {
+        vmovups(v[0], ptr[block_ + vec * lanes() * 4]);
+        if (fours() == 1) return vpxord(v[0], v[0], splat_bits(0x80808080));
+        vpxord(v[0], v[0], splat_bits(0x88888888));
+        vpsrlw(v[1], v[0], 4);
+        for (const Vec* half : {&v[0], &v[1]}) vpandd(*half, *half, splat_bits(0x0f0f0f0f));
+    }
+
+    void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
+        stage("end of the pass");
+        const Gpr factors = gpr("factors");
+        mov(factors, ptr[args() + offsetof(PvArgs, scales)]);
+        for (int r = 0; r < pass.rows; ++r)
+            for (int w = 0; w < pass.width; ++w) {
+                Temp factor(*this, "factor");
+                const Vec& number = sum_of_digits(&sum(acc, pass, r, w, 0), ValueFours::kDigits);
+                broadcast(factor, ptr[factors + form_.factor_at(group_of(pass.vec + w, 0), pass.row + r)]);
+                vmulps(number, number, factor);
+                broadcast(factor, ptr[rescale_ + (pass.row + r) * 4]);
+                vfmadd231ps(number, factor, ptr[output_at(pass.row + r, pass.vec + w)]);
+                vmovups(ptr[output_at(pass.row + r, pass.vec + w)], number);
+            }
+        free(factors);
+    }
+
+    const ValueFours form_;
 };
 
 }  // namespace
 
-Status generate_token_pv(const RowKey& key, std::vector<uint8_t>* code) { return TokenPv(key).finish(code); }
+Status generate_token_pv(const RowKey& key, std::vector<uint8_t>* code) {
+    return key.products == Products::three_bytes ? TokenPvFours(key).finish(code) : TokenPv(key).finish(code);
+}
 
 }  // namespace quire::jit

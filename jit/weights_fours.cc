@@ -7,7 +7,7 @@
 namespace quire::jit {
 namespace {
 
-// scales: [keys][S] become [keys / L][S][L]                                       transpose_scales
+// scales: [keys][S] become [keys / L][S][L], as those of blocks of tokens are     transpose_scales
 // for each group g:
 //   top[r] = max over keys of |p[r][key] * scale[g][key]|; NaN if one of them is  emit_tops
 //   inverses[g][r] = kLargest / top[r], factors[g][r] = 1 / that                  emit_factors
@@ -20,7 +20,7 @@ class WeightsFours : public WeightsEmitter {
 public:
     explicit WeightsFours(const RowKey& key) : WeightsEmitter(key), form_(key) {
         begin();
-        transpose_scales();
+        if (!token_block_info(key_.format.type)) transpose_scales();
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
         mov(starts_, ptr[args() + offsetof(WeightsArgs, weights)]);
         for (int g = 0; g < form_.groups; ++g) emit_factors(g);
@@ -29,7 +29,10 @@ public:
     }
 
 private:
-    int scales_bytes() const { return key_.scales_stride() * vec_bytes(); }  // of L keys
+    // Of L keys.
+    int scales_bytes() const {
+        return (token_block_info(key_.format.type) ? key_.groups() : key_.scales_stride()) * vec_bytes();
+    }
 
     // body() for each L keys.
     template <typename Body>
@@ -117,9 +120,11 @@ private:
         for (int r = 0; r < key_.rows; ++r)
             broadcast(inverse[size_t(r)], ptr[starts_ + form_.inverse_at(g, r)]);
         Temp scale(*this, "scale"), number(*this, "number"), half(*this, "half digits"),
-            order(*this, "order");
+            order(*this, "order"), of_tokens(*this, "order of tokens");
         vmovups(half, splat_bits(0x808080));
         vmovups(order, constant(digits_of_four()));
+        const std::vector<uint32_t> tokens = tokens_of_fours();
+        if (!tokens.empty()) vmovups(of_tokens, constant(tokens));
         for (const Vec& v : total) zero(v);
         mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         for_each_keys([&] {
@@ -131,6 +136,7 @@ private:
                 vpaddd(total[size_t(r)], total[size_t(r)], number);
                 vpaddd(number, number, half);  // a byte is its digit, and 128
                 vpxord(number, number, half);
+                if (!tokens.empty()) vpermd(z(number), z(of_tokens), z(number));
                 vpshufb(number, number, order);
                 vmovups(ptr[weights_ + form_.weights_at(g, r)], *number);
             }
@@ -140,6 +146,20 @@ private:
         emit_starts(total, g);
         free(total);
     }
+    // Keys as the lanes of values have them, where that is another order.
+    std::vector<uint32_t> tokens_of_fours() const {
+        std::vector<uint32_t> tokens;
+        const TokenBlockInfo* info = token_block_info(key_.format.type);
+        if (!info) return tokens;
+        const int n = info->codes_of_dword(), fours = n / 4;
+        for (int i = 0; i < lanes(); ++i) {  // byte i % 4 of its four: every fours-th place of a dword
+            const int place = i % 4 * fours + i % n / 4;
+            tokens.push_back(uint32_t(i / n * n + info->token_of_place(place)));
+        }
+        return tokens;
+    }
+    static Xbyak::Zmm z(const Vec& v) { return Xbyak::Zmm(v.getIdx()); }
+
     // Of each 128 bits: byte d of the four lanes becomes lane d.
     std::vector<uint32_t> digits_of_four() const {
         std::vector<uint32_t> order;
@@ -152,7 +172,7 @@ private:
     void emit_starts(const std::vector<Vec>& total, int g) {
         Temp none(*this, "0");
         zero(none);
-        const uint8_t offset_bits = key_.format.type == QUIRE_INT4 ? 3 : 7;
+        const uint8_t offset_bits = is_of_nibbles(row_format(key_.format)) ? 3 : 7;
         for (int first = 0; first < 4 * form_.row_fours; first += 4) {
             const Vec &v = total[size_t(first)], &order = total[size_t(first) + 1];
             fold_four(&v, [&](const Vec& to, const Vec& from) { vpaddd(to, to, from); });
@@ -180,6 +200,9 @@ private:
 
 bool has_value_fours(const RowKey& values) {
     const int elements = ValueFours::kVecs * values.target->lanes(), group = scale_group(values.format);
+    if (token_block_info(values.format.type))
+        return values.target->vnni && values.target->vector_bits == 512 && group % elements == 0 &&
+               values.rows <= ValueFours::kMostRows;
     return values.target->vbmi && (values.format.type == QUIRE_INT8 || values.format.type == QUIRE_INT4) &&
            values.dim % elements == 0 && group % elements == 0 && values.rows <= ValueFours::kMostRows &&
            values.scales_stride() <= values.target->lanes() / 2;

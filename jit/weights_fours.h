@@ -14,8 +14,9 @@ namespace quire::jit {
 
 struct ValueFours {
     static constexpr int kDigits = 3;
-    static constexpr int kVecs = 2;      // of a dword of four codes, or of eight of four bits
-    static constexpr int kMostRows = 8;  // that the weights have registers for
+    static constexpr int kFourBytes = 16;  // of the weights of four keys
+    static constexpr int kVecs = 2;        // of a dword of four codes, or of eight of four bits
+    static constexpr int kMostRows = 8;    // that the weights have registers for
 
     explicit ValueFours(const RowKey& key)
         : rows(key.rows), row_fours((key.rows + 3) / 4), groups(key.groups()) {}
@@ -23,15 +24,15 @@ struct ValueFours {
     // Bytes: weights as int8_t [groups][rows][kBlock / 4][4: the digits, the lowest first][4 keys]; behind
     // them the starts, int32_t [groups][whole fours of rows][4], and what numbers were multiplied by. That
     // and factors are float [groups][whole fours of rows].
-    int run_bytes() const { return kBlock / 4 * 16; }
+    int run_bytes() const { return kBlock / 4 * kFourBytes; }
     int weights_at(int group, int row) const { return (group * rows + row) * run_bytes(); }
     int start_at(int group, int row) const {
         return groups * rows * run_bytes() + (group * row_fours * 4 + row) * 16;
     }
     int inverse_at(int group, int row) const { return start_at(groups, 0) + factor_at(group, row); }
     int factor_at(int group, int row) const { return (group * row_fours * 4 + row) * 4; }
-    // AttentionPlan::weight_stride, that has room for them.
-    static int weight_stride(const RowKey& key) { return 3 * key.groups(); }
+    // AttentionPlan::weight_stride, that has room for them, and for the factors of one row.
+    static int weight_stride(const RowKey& key) { return 4 * key.groups(); }
 
     const int rows, row_fours, groups;
 };

@@ -123,7 +123,8 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (jit::folds_scales(values)) plan->weight_stride = 2 * values.scales_stride();  // words, or float
     if (!lower && jit::has_value_fours(values))
         plan->weight_stride = std::max(plan->weight_stride, jit::ValueFours::weight_stride(values));
-    if (token_block_info(values.format.type)) plan->weight_stride = 2 * values.groups();
+    if (token_block_info(values.format.type))
+        plan->weight_stride = std::max(plan->weight_stride, 2 * values.groups());
     plan->decode_rows = most_decode_rows(spec, target);
     if (spec.precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(values))
         plan->weight_stride =

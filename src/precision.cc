@@ -228,6 +228,7 @@ jit::Products token_products(quire_precision precision) {
 }
 jit::Products token_value_products(const jit::RowKey& key, quire_precision precision) {
     if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key)) return jit::Products::bytes;
+    if (precision == QUIRE_PRECISION_HIGHEST && jit::has_value_fours(key)) return jit::Products::three_bytes;
     return token_products(scale_group(key.format) < key.target->lanes() / 2 ? QUIRE_PRECISION_HIGHEST
                                                                             : precision);
 }

@@ -177,9 +177,15 @@ TEST_F(Decode, TokenKernels) {
                                       jit::generate_token_qk);
                     for (int rows : kRows) {
                         const RowKey bytes{target, key.format, dim, rows, jit::Products::bytes};
-                        if (!jit::has_value_bytes(bytes)) continue;
-                        check("token_weights_of", bytes, jit::generate_token_weights_bytes);
-                        check("token_pv", bytes, jit::generate_token_pv);
+                        if (jit::has_value_bytes(bytes)) {
+                            check("token_weights_of", bytes, jit::generate_token_weights_bytes);
+                            check("token_pv", bytes, jit::generate_token_pv);
+                        }
+                        RowKey fours = bytes;
+                        fours.products = jit::Products::three_bytes;
+                        if (!jit::has_value_fours(fours)) continue;
+                        check("token_weights", fours, jit::generate_weights_fours);
+                        check("token_pv", fours, jit::generate_token_pv);
                     }
                     for (int rows : kRows)
                         for (bool words : {false, true}) {

@@ -215,12 +215,12 @@ private:
         const bool tokens = token_block_info(value_.format.type) != nullptr;
         if (tokens) clear_dead(count, value_scales.as<float>());
         // As pairs of words; blocks of tokens may have floats.
-        const bool folded = tokens && jit::token_weights_fold(value_);
+        const bool folded = tokens && jit::token_weights_fold(value_),
+                   digits = value_.products == jit::Products::three_bytes;
         const size_t weights_length = R * size_t(value_.bytes() ? jit::value_bytes_stride(value_, int(R))
+                                                 : digits       ? jit::ValueFours::weight_stride(value_)
                                                  : folded       ? value_.groups() * (value_.words() ? 1 : 2)
                                                  : tokens       ? 0
-                                                 : value_.products == jit::Products::three_bytes
-                                                     ? jit::ValueFours::weight_stride(value_)
                                                  : jit::folds_scales(value_) ? 2 * value_.scales_stride()
                                                                              : value_.weight_stride());
         const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read

@@ -1,0 +1,78 @@
+#include "jit/token_pv_passes.h"
+
+#include <cstddef>
+
+namespace quire::jit {
+namespace {
+
+constexpr int kBlocks = kBlock / kBlockTokens;
+
+}  // namespace
+
+void TokenPvPasses::generate() {
+    begin();
+    mov(output_, ptr[args() + offsetof(PvArgs, output)]);
+    mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
+    hold_upper_half();
+    emit_kept();
+    const int parts = (key_.rows + most_rows() - 1) / most_rows();
+    for (int part = 0, row = 0; part < parts; ++part) {
+        const int rows = (key_.rows - row + parts - part - 1) / (parts - part);
+        emit_rows(row, rows);
+        row += rows;
+    }
+    end();
+}
+
+// Of part of the query rows, all passes.
+void TokenPvPasses::emit_rows(int row, int rows) {
+    const int passes = (key_.vecs() + widest(rows) - 1) / widest(rows);
+    hold(rows, (key_.vecs() + passes - 1) / passes);
+    for (int i = 0, done = 0; i < passes; ++i) {
+        const int left = passes - i, width = (key_.vecs() - done + left - 1) / left;
+        emit_pass({row, rows, done, width}, i, passes);
+        done += width;
+    }
+}
+
+void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
+    const int vec = pass.vec, width = pass.width;
+    stage("pass from row " + std::to_string(pass.row) + ", vector " + std::to_string(vec));
+    const std::vector<Vec> acc = vecs("acc", pass.rows * width * sums());
+    emit_begin(acc, pass);
+    mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
+    if (takes_scales()) mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
+    mov(blocks_, ptr[args() + offsetof(PvArgs, rows)]);
+    // The pass's share of the next blocks, a part of one with each block; the first rows have asked.
+    const int first = kBlocks * index / passes;
+    const int ahead = pass.row > 0 ? 0 : kBlocks * (index + 1) / passes - first;
+    const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
+    if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next), first, parts);
+    mov(count_, ptr[args() + offsetof(PvArgs, count)]);
+    Label each_block;
+    L(each_block);
+    if (ahead > 0) prefetch_.ask(prefetch_.part_lines(parts));
+    mov(block_, ptr[blocks_]);
+    if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
+    mov(dwords_, kBlockTokens / codes_.of_dword());
+    Label each_dword;  // a loop keeps the code small (jit/token_qk.cc)
+    L(each_dword);
+    if (prefetch_.asks_again()) {
+        const RegExp block = prefetch_.ahead(block_);
+        for (int w = 0; w < width; ++w) prefetcht0(ptr[block + (vec + w) * lanes() * 4]);
+    }
+    emit_tokens(acc, pass);
+    add(block_, key_.dim * 4);
+    add(weights_, weights_step());
+    if (takes_scales()) add(scales_, codes_.of_dword() * 4);
+    dec(dwords_);
+    jnz(each_dword, T_NEAR);
+    if (takes_scales()) add(scales_, (key_.groups() - 1) * kBlockTokens * 4);
+    add(blocks_, 8 * kBlockTokens);
+    sub(count_, kBlockTokens);
+    jnz(each_block, T_NEAR);
+    emit_end(acc, pass);
+    free(acc);
+}
+
+}  // namespace quire::jit

@@ -1,0 +1,70 @@
+// Decode over values in blocks of tokens: output rows += probabilities * values. The frame of the kernel; the
+// arithmetic is a subclass's.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "jit/args.h"
+#include "jit/emitter.h"
+#include "jit/token_codes.h"
+#include "jit/token_prefetch.h"
+
+namespace quire::jit {
+
+// The lanes are elements. For each pass over W vectors of them:                       emit_pass
+//   acc[r][w] = what is there before the first block                                  emit_begin
+//   for each block:
+//     prefetch the pass's share of the next block
+//     for each dword of N tokens, for r: acc[r][w] += weights * codes                 emit_tokens
+//   output[r][w] = what acc[r][w] makes of it                                         emit_end
+class TokenPvPasses : public Emitter {
+protected:
+    struct Pass {
+        int row, rows, vec, width;
+    };
+
+    explicit TokenPvPasses(const RowKey& key)
+        : Emitter(*key.target), key_(key), codes_(*this, key.format), prefetch_(*this, key) {}
+    void generate();
+
+    virtual void emit_kept() {}  // what is in registers all through
+    // Of query rows at once.
+    virtual int most_rows() const = 0;
+    virtual int widest(int rows) const = 0;  // W
+    virtual void hold(int /*rows*/, int /*width*/) {}
+    virtual int sums() const { return 1; }  // registers of acc for each row and vector
+    // From a dword's weights to the next one's.
+    virtual int weights_step() const = 0;
+    virtual bool takes_scales() const { return false; }  // [groups][16] of each block, at scales_
+    virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
+    virtual void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) = 0;
+    virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;
+
+    RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
+    // Of the elements of half a vector; padding repeats the last.
+    int group_of(int vec, int half) const {
+        const int element = vec * lanes() + half * lanes() / 2;
+        return std::min(element, key_.dim - 1) / scale_group(key_.format);
+    }
+    // Whether vector `vec` + w has the groups of the one before.
+    bool same_groups(int vec, int w) const {
+        return w > 0 && group_of(vec + w, 0) == group_of(vec + w - 1, 0) &&
+               group_of(vec + w, 1) == group_of(vec + w - 1, 1);
+    }
+
+    const RowKey key_;
+    const TokenCodes codes_;
+
+private:
+    void emit_rows(int row, int rows);
+    void emit_pass(const Pass& pass, int index, int passes);
+
+    TokenPrefetch prefetch_;
+
+protected:
+    const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),
+              blocks_ = gpr("blocks"), count_ = gpr("count"), block_ = gpr("block"),
+              dwords_ = gpr("dwords left"), scales_ = gpr("scales");
+};
+
+}  // namespace quire::jit
