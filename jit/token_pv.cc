@@ -219,6 +219,7 @@ private:
         return std::clamp((num_vecs() - kBesides) / (rows * sums() + fours()), 1, 8);
     }
     int sums() const override { return ValueFours::kDigits; }
+    bool spreads_asks() const override { return true; }
     int fours() const { return codes_.of_dword() / 4; }
     int weights_step() const override { return fours() * ValueFours::kFourBytes; }
     const Vec& sum(const std::vector<Vec>& acc, const Pass& pass, int r, int w, int digit) const {
@@ -264,19 +265,17 @@ private:
 
     void emit_end(const std::vector<Vec>& acc, const Pass& pass) override {
         stage("end of the pass");
-        const Gpr factors = gpr("factors");
-        mov(factors, ptr[args() + offsetof(PvArgs, scales)]);
+        mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
         for (int r = 0; r < pass.rows; ++r)
             for (int w = 0; w < pass.width; ++w) {
                 Temp factor(*this, "factor");
                 const Vec& number = sum_of_digits(&sum(acc, pass, r, w, 0), ValueFours::kDigits);
-                broadcast(factor, ptr[factors + form_.factor_at(group_of(pass.vec + w, 0), pass.row + r)]);
+                broadcast(factor, ptr[scales_ + form_.factor_at(group_of(pass.vec + w, 0), pass.row + r)]);
                 vmulps(number, number, factor);
                 broadcast(factor, ptr[rescale_ + (pass.row + r) * 4]);
                 vfmadd231ps(number, factor, ptr[output_at(pass.row + r, pass.vec + w)]);
                 vmovups(ptr[output_at(pass.row + r, pass.vec + w)], number);
             }
-        free(factors);
     }
 
     const ValueFours form_;

@@ -48,10 +48,15 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     const int ahead = pass.row > 0 ? 0 : kBlocks * (index + 1) / passes - first;
     const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
     if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next), first, parts);
+    const int of_part = prefetch_.part_lines(parts), dwords = kBlockTokens / codes_.of_dword();
+    const int of_dword = (of_part + dwords - 1) / dwords;
+    const bool spreads = ahead > 0 && spreads_asks() && of_part % of_dword == 0;
+    const Gpr left = spreads ? gpr("lines left") : Gpr();
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
     Label each_block;
     L(each_block);
-    if (ahead > 0) prefetch_.ask(prefetch_.part_lines(parts));
+    if (ahead > 0 && !spreads) prefetch_.ask(of_part);
+    if (spreads) mov(left, of_part);
     mov(block_, ptr[blocks_]);
     if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
     mov(dwords_, kBlockTokens / codes_.of_dword());
@@ -60,6 +65,13 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     if (prefetch_.asks_again()) {
         const RegExp block = prefetch_.ahead(block_);
         for (int w = 0; w < width; ++w) prefetcht0(ptr[block + (vec + w) * lanes() * 4]);
+    }
+    if (spreads) {
+        Label enough;
+        sub(left, of_dword);
+        jl(enough);
+        prefetch_.ask(of_dword);
+        L(enough);
     }
     emit_tokens(acc, pass);
     add(block_, key_.dim * 4);
@@ -71,6 +83,7 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     add(blocks_, 8 * kBlockTokens);
     sub(count_, kBlockTokens);
     jnz(each_block, T_NEAR);
+    if (spreads) free(left);
     emit_end(acc, pass);
     free(acc);
 }

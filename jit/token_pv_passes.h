@@ -36,6 +36,7 @@ protected:
     // From a dword's weights to the next one's.
     virtual int weights_step() const = 0;
     virtual bool takes_scales() const { return false; }  // [groups][16] of each block, at scales_
+    virtual bool spreads_asks() const { return false; }
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;
