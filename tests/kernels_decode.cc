@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "jit/qk_fours.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
+#include "jit/weights_runs.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/rounded_query.h"
 #include "tests/support/run.h"
@@ -345,6 +347,27 @@ TEST(KernelsDecode, QuickShapesOfDigits) {
 TEST(KernelsDecode, QuickShapesOfBytes) { check_shapes({&best_target()}, 3, jit::Products::bytes); }
 
 // Each number of rows has code of its own, by the registers that it takes.
+// Values whose weights are bytes of a run of keys, and those of three digits in blocks of tokens: one set of
+// groups and two, of which some are not full, and every number of rows.
+TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
+    const std::map<int, int> groups = {{32, 32}, {64, 32}, {96, 32}, {128, 128}, {192, 32}, {256, 32}};
+    for (const Target* target : jit_targets())
+        for (const quire_type type : {QUIRE_INT8, QUIRE_INT4, QUIRE_INT8_B16, QUIRE_INT4_B16})
+            for (const auto& [dim, group] : groups)
+                for (int rows = 1; rows <= jit::kMaxDecodeRows; rows += dim == 256 ? 1 : 2) {
+                    const RowShape shape = {quantised(type, group, QUIRE_F16), dim};
+                    const jit::RowKey key = {target, shape.format, dim, rows};
+                    const bool blocks = token_block_info(type) != nullptr;
+                    if (blocks ? jit::has_value_fours(key) : jit::has_value_runs(key))
+                        check_setup({target,
+                                     shape,
+                                     shape,
+                                     rows,
+                                     {},
+                                     blocks ? jit::Products::three_bytes : jit::Products::bytes});
+                }
+}
+
 TEST(KernelsDecode, EveryRowCount) {
     for (const Target* target : jit_targets())
         for (int rows = 1; rows <= jit::kMaxDecodeRows; ++rows)

@@ -118,6 +118,21 @@ KERNELS = (
         "decode_pv_d32_r2_int4_gr32_f16_three_bytes",
     ),
     (
+        ("avx512_vnni_bf16",),
+        "--cache int8 --precision medium --heads 8 --head-dim 64 --group 32",
+        "decode_pv_d64_r4_int8_gr32_f16_bytes decode_weights_of_d64_r4_int8_gr32_f16_bytes",
+    ),
+    (
+        ("avx512_vnni_bf16",),
+        "--cache int4 --precision medium --heads 8 --head-dim 64 --group 32",
+        "decode_pv_d64_r4_int4_gr32_f16_bytes",
+    ),
+    (
+        ("avx512_vnni_bf16",),
+        "--cache int4_b16 --heads 6 --head-dim 32 --group 32",
+        "token_pv_d32_r3_int4_b16_gr32_f16_three_bytes token_weights_d32_r3_int4_b16_gr32_f16_three_bytes",
+    ),
+    (
         TARGETS,
         "--cache int8 --precision high --head-dim 32 --group 16",
         """pack_keys_d32_int8_gr16_f16_words pack_values_d32_int8_gr16_f16_words
