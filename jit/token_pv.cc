@@ -6,9 +6,11 @@
 
 #include "jit/token_keys.h"
 #include "jit/token_pv_passes.h"
+#include "jit/token_pv_runs.h"
 #include "jit/token_weights.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
+#include "jit/weights_runs.h"
 
 namespace quire::jit {
 namespace {
@@ -284,6 +286,7 @@ private:
 }  // namespace
 
 Status generate_token_pv(const RowKey& key, std::vector<uint8_t>* code) {
+    if (key.bytes() && has_value_runs(key)) return generate_token_pv_runs(key, code);
     return key.products == Products::three_bytes ? TokenPvFours(key).finish(code) : TokenPv(key).finish(code);
 }
 

@@ -36,9 +36,8 @@ void TokenPvPasses::emit_rows(int row, int rows) {
 }
 
 void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
-    const int vec = pass.vec, width = pass.width;
-    stage("pass from row " + std::to_string(pass.row) + ", vector " + std::to_string(vec));
-    const std::vector<Vec> acc = vecs("acc", pass.rows * width * sums());
+    stage("pass from row " + std::to_string(pass.row) + ", vector " + std::to_string(pass.vec));
+    const std::vector<Vec> acc = vecs("acc", pass.rows * pass.width * sums());
     emit_begin(acc, pass);
     mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
     if (takes_scales()) mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
@@ -48,37 +47,37 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     const int ahead = pass.row > 0 ? 0 : kBlocks * (index + 1) / passes - first;
     const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
     if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next), first, parts);
-    const int of_part = prefetch_.part_lines(parts), dwords = kBlockTokens / codes_.of_dword();
-    const int of_dword = (of_part + dwords - 1) / dwords;
-    const bool spreads = ahead > 0 && spreads_asks() && of_part % of_dword == 0;
+    const int of_part = prefetch_.part_lines(parts), turns = kBlockTokens / codes_.of_dword() / dwords_a_turn();
+    const int of_turn = (of_part + turns - 1) / turns;
+    const bool spreads = ahead > 0 && spreads_asks() && of_part % of_turn == 0;
     const Gpr left = spreads ? gpr("lines left") : Gpr();
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
     Label each_block;
     L(each_block);
-    if (ahead > 0 && !spreads) prefetch_.ask(of_part);
+    asked_ = ahead > 0 ? of_part : 0;
+    if (!spreads && !asks_within()) prefetch_.ask(asked_);
     if (spreads) mov(left, of_part);
     mov(block_, ptr[blocks_]);
     if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
-    mov(dwords_, kBlockTokens / codes_.of_dword());
-    Label each_dword;  // a loop keeps the code small (jit/token_qk.cc)
-    L(each_dword);
-    if (prefetch_.asks_again()) {
-        const RegExp block = prefetch_.ahead(block_);
-        for (int w = 0; w < width; ++w) prefetcht0(ptr[block + (vec + w) * lanes() * 4]);
-    }
+    if (turns > 1) mov(dwords_, turns);
+    Label each_turn;  // a loop keeps the code small (jit/token_qk.cc)
+    L(each_turn);
+    if (!asks_within()) emit_own_ahead(pass, 0, 1);
     if (spreads) {
         Label enough;
-        sub(left, of_dword);
+        sub(left, of_turn);
         jl(enough);
-        prefetch_.ask(of_dword);
+        prefetch_.ask(of_turn);
         L(enough);
     }
     emit_tokens(acc, pass);
-    add(block_, key_.dim * 4);
+    if (turns > 1) add(block_, dwords_a_turn() * key_.dim * 4);
     add(weights_, weights_step());
     if (takes_scales()) add(scales_, codes_.of_dword() * 4);
-    dec(dwords_);
-    jnz(each_dword, T_NEAR);
+    if (turns > 1) {
+        dec(dwords_);
+        jnz(each_turn, T_NEAR);
+    }
     if (takes_scales()) add(scales_, (key_.groups() - 1) * kBlockTokens * 4);
     add(blocks_, 8 * kBlockTokens);
     sub(count_, kBlockTokens);
@@ -86,6 +85,21 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     if (spreads) free(left);
     emit_end(acc, pass);
     free(acc);
+}
+
+void TokenPvPasses::emit_asks(const Pass& pass, int part, int parts) {
+    prefetch_.ask(asked_ * (part + 1) / parts - asked_ * part / parts);
+    emit_own_ahead(pass, part, parts);
+}
+
+// Lines that this kernel reads itself, once more.
+void TokenPvPasses::emit_own_ahead(const Pass& pass, int part, int parts) {
+    const int total = dwords_a_turn() * pass.width;
+    const int first = total * part / parts, end = total * (part + 1) / parts;
+    if (!prefetch_.asks_again() || first == end) return;
+    const RegExp block = prefetch_.ahead(block_);
+    for (int i = first; i < end; ++i)
+        prefetcht0(ptr[block + i / pass.width * key_.dim * 4 + (pass.vec + i % pass.width) * lanes() * 4]);
 }
 
 }  // namespace quire::jit

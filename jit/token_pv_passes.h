@@ -15,7 +15,7 @@ namespace quire::jit {
 //   acc[r][w] = what is there before the first block                                  emit_begin
 //   for each block:
 //     prefetch the pass's share of the next block
-//     for each dword of N tokens, for r: acc[r][w] += weights * codes                 emit_tokens
+//     for each dword of N tokens, or several, for r: acc[r][w] += weights * codes     emit_tokens
 //   output[r][w] = what acc[r][w] makes of it                                         emit_end
 class TokenPvPasses : public Emitter {
 protected:
@@ -33,13 +33,20 @@ protected:
     virtual int widest(int rows) const = 0;  // W
     virtual void hold(int /*rows*/, int /*width*/) {}
     virtual int sums() const { return 1; }  // registers of acc for each row and vector
-    // From a dword's weights to the next one's.
+    virtual int dwords_a_turn() const { return 1; }  // of tokens, in emit_tokens
+    // From a turn's weights to the next one's.
     virtual int weights_step() const = 0;
     virtual bool takes_scales() const { return false; }  // [groups][16] of each block, at scales_
+    // Whether a turn asks for its share, where that divides what a block does.
     virtual bool spreads_asks() const { return false; }
+    // Whether emit_tokens itself asks, by emit_asks.
+    virtual bool asks_within() const { return false; }
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;
+
+    // Share `part` of `parts` of what a turn that is a block asks for.
+    void emit_asks(const Pass& pass, int part, int parts);
 
     RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
     // Of the elements of half a vector; padding repeats the last.
@@ -59,8 +66,10 @@ protected:
 private:
     void emit_rows(int row, int rows);
     void emit_pass(const Pass& pass, int index, int passes);
+    void emit_own_ahead(const Pass& pass, int part, int parts);
 
     TokenPrefetch prefetch_;
+    int asked_ = 0;  // lines of the next blocks, with each block
 
 protected:
     const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),

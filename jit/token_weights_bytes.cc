@@ -1,6 +1,7 @@
 // Weights that are bytes, of blocks of tokens: the lanes are tokens.
 #include "jit/token_weights.h"
 #include "jit/weights_bytes_emitter.h"
+#include "jit/weights_runs.h"
 
 namespace quire::jit {
 namespace {
@@ -87,6 +88,7 @@ private:
 }  // namespace
 
 Status generate_token_weights_bytes(const RowKey& values, std::vector<uint8_t>* code) {
+    if (has_value_runs(values)) return generate_weights_runs(values, code);
     return TokenWeightsBytes(values).finish(code);
 }
 

@@ -66,6 +66,19 @@ protected:
         vmulps(factor, factor, top);
     }
 
+    // Of blocks of tokens: which keys the values' lanes have, four a lane.
+    std::vector<uint32_t> tokens_of_fours() const {
+        std::vector<uint32_t> tokens;
+        const TokenBlockInfo* info = token_block_info(key_.format.type);
+        if (!info) return tokens;
+        const int n = info->codes_of_dword(), fours = n / 4;
+        for (int i = 0; i < lanes(); ++i) {  // byte i % 4 of its four: every fours-th place of a dword
+            const int place = i % 4 * fours + i % n / 4;
+            tokens.push_back(uint32_t(i / n * n + info->token_of_place(place)));
+        }
+        return tokens;
+    }
+
     // n vectors, as one list: of every n-th number from i on a vector, in the order of i.
     std::vector<Vec> separated(const std::vector<Vec>& v) {
         if (v.size() == 1) return v;

@@ -146,18 +146,6 @@ private:
         emit_starts(total, g);
         free(total);
     }
-    // Keys as the lanes of values have them, where that is another order.
-    std::vector<uint32_t> tokens_of_fours() const {
-        std::vector<uint32_t> tokens;
-        const TokenBlockInfo* info = token_block_info(key_.format.type);
-        if (!info) return tokens;
-        const int n = info->codes_of_dword(), fours = n / 4;
-        for (int i = 0; i < lanes(); ++i) {  // byte i % 4 of its four: every fours-th place of a dword
-            const int place = i % 4 * fours + i % n / 4;
-            tokens.push_back(uint32_t(i / n * n + info->token_of_place(place)));
-        }
-        return tokens;
-    }
     static Xbyak::Zmm z(const Vec& v) { return Xbyak::Zmm(v.getIdx()); }
 
     // Of each 128 bits: byte d of the four lanes becomes lane d.

@@ -20,20 +20,21 @@ namespace {
 class WeightsRuns : public WeightsEmitter {
 public:
     explicit WeightsRuns(const RowKey& key)
-        : WeightsEmitter(key), form_(key), signs_(vec("signs")), least_(vec("least top")) {
+        : WeightsEmitter(key), form_(key), signs_(vec("signs")), least_(vec("least top")), order_(vec("order of tokens")) {
         begin();
         mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         mov(blocks_, weights_);
         emit_blocks();
         zero(signs_);
         vmovups(least_, splat(kLeastTop));
+        if (of_tokens()) vmovups(order_, constant(tokens_of_fours()));
         mov(scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
         mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
         mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
         Label each;
         L(each);
         emit_run();
-        add(scales_, key_.scales_stride() * vec_bytes());
+        add(scales_, (of_tokens() ? key_.groups() : key_.scales_stride()) * vec_bytes());
         add(probabilities_, vec_bytes());
         add(weights_, ValueRuns::kBytes);
         sub(count_, ValueRuns::kRun);
@@ -55,7 +56,7 @@ private:
     // What all factors of a row have in common. Codes of four bits are the upper bits of a byte.
     void emit_blocks() {
         stage("blocks");
-        const float of_codes = is_of_nibbles(key_.format) ? 1 / 16.f : 1;
+        const float of_codes = is_of_nibbles(row_format(key_.format)) ? 1 / 16.f : 1;
         const Gpr block = gpr("block");
         Temp v(*this, "block"), rows(*this, "rows");
         mov(block, ptr[args() + offsetof(WeightsArgs, block)]);
@@ -71,12 +72,14 @@ private:
 
     void emit_run() {
         std::vector<Vec> tops, words;
-        for (int set = 0; set < form_.sets; ++set) emit_set(set, &tops, &words);
+        for (int set = 0; set < form_.sets; ++set)
+            of_tokens() ? emit_token_set(set, &tops, &words) : emit_set(set, &tops, &words);
         for (int row = 0; row < key_.rows; row += kFour) emit_rows(tops, words, row);
         free(tops);
         free(words);
     }
 
+    bool of_tokens() const { return token_block_info(key_.format.type) != nullptr; }
     int stride() const { return std::min(key_.scales_stride(), kSet); }  // of a set's scales
     int vectors() const { return stride(); }                             // of a run of them
     int groups_of(int set) const { return std::min(kSet, key_.groups() - set * kSet); }
@@ -119,6 +122,34 @@ private:
             words->push_back(of_two);
         }
         tops->push_back(top);
+        free(v);
+    }
+
+    // The same, where each group has a vector of scales.
+    void emit_token_set(int set, std::vector<Vec>* tops, std::vector<Vec>* words) {
+        stage("scales from group " + std::to_string(set * kSet));
+        const int groups = groups_of(set);
+        const std::vector<Vec> v = vecs("scales", groups);
+        for (int g = 0; g < groups; ++g) {
+            vpermps(z(v[size_t(g)]), z(order_), ptr[scales_ + (set * kSet + g) * vec_bytes()]);
+            vpord(signs_, signs_, v[size_t(g)]);
+        }
+        const Vec top = vec("tops of groups");
+        emit_top_of_each(top, v, [&](const Xbyak::Xmm& to, const Xbyak::Xmm& from) { vpmaxsd(to, to, from); });
+        Temp inverse(*this, "inverse");
+        emit_inverse_of(inverse, top, kScaleOfOne);
+        for (int g = 0; g < groups; ++g) {
+            Temp of_group(*this, "of the group");
+            vpermilps(of_group, inverse, uint8_t(g * 0x55));
+            vmulps(v[size_t(g)], v[size_t(g)], of_group);
+            vcvtps2dq(v[size_t(g)], v[size_t(g)]);
+        }
+        tops->push_back(top);
+        for (int g = 0; g < groups; g += 2) {
+            const Vec of_two = vec("words of scales");
+            vpackusdw(of_two, v[size_t(g)], v[size_t(std::min(g + 1, groups - 1))]);
+            words->push_back(of_two);
+        }
         free(v);
     }
 
@@ -175,9 +206,12 @@ private:
         stage("rows from " + std::to_string(row));
         const int rows = std::min(kFour, key_.rows - row);
         const std::vector<Vec> p = vecs("p", rows);
-        for (int r = 0; r < rows; ++r) vmovups(p[size_t(r)], ptr[row_at(row + r)]);
+        for (int r = 0; r < rows; ++r) {
+            const Address at = ptr[row_at(row + r)];
+            of_tokens() ? vpermps(z(p[size_t(r)]), z(order_), at) : vmovups(p[size_t(r)], at);
+        }
         Temp top(*this, "tops of rows"), inverse(*this, "inverse");
-        emit_top_rows(top, p);
+        emit_top_of_each(top, p, [&](const Xbyak::Xmm& to, const Xbyak::Xmm& from) { vpmaxud(to, to, from); });
         emit_factors(top, tops, row);
         emit_inverse_of(inverse, top, kWordOfOne);
         for (int r = 0; r < rows; ++r) {
@@ -194,12 +228,11 @@ private:
         free(p);
     }
 
-    // Lane i of each 128 bits: of row i.
-    void emit_top_rows(const Vec& top, const std::vector<Vec>& p) {
-        std::vector<Vec> v = vecs("folded", kFour - 1);
+    // Lane i of each 128 bits: the largest of of[i], or of the last one; not below kLeastTop.
+    void emit_top_of_each(const Vec& top, const std::vector<Vec>& of, const FoldInto& into) {
+        std::vector<Vec> v = vecs("folded", 3);
         v.insert(v.begin(), top);
-        for (size_t i = 0; i < v.size(); ++i) vmovaps(v[i], p[std::min(i, p.size() - 1)]);
-        const auto into = [&](const Xbyak::Xmm& to, const Xbyak::Xmm& from) { vpmaxud(to, to, from); };
+        for (size_t i = 0; i < v.size(); ++i) vmovaps(v[i], of[std::min(i, of.size() - 1)]);
         fold_quarters(v.data(), into);
         for (int distance : {4, 8}) {
             swap_lanes(v[1], top, distance);
@@ -244,7 +277,7 @@ private:
     static Xbyak::Zmm z(const Vec& v) { return Xbyak::Zmm(v.getIdx()); }
 
     const ValueRuns form_;
-    const Vec signs_, least_;
+    const Vec signs_, least_, order_;
     const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), blocks_ = gpr("of blocks");
 };
 
@@ -253,6 +286,9 @@ private:
 // All elements of a step are of one group.
 bool has_value_runs(const RowKey& values) {
     const int elements = ValueRuns::kVecs * values.target->lanes(), group = scale_group(values.format);
+    if (token_block_info(values.format.type))
+        return values.target->vnni && values.target->lanes() == ValueRuns::kRun &&
+               values.dim % values.target->lanes() == 0 && values.groups() <= ValueRuns::kMostTokenGroups;
     return values.target->vbmi && values.target->vnni && values.target->lanes() == ValueRuns::kRun &&
            (values.format.type == QUIRE_INT8 || values.format.type == QUIRE_INT4) &&
            values.dim % elements == 0 && group % elements == 0 &&

@@ -19,6 +19,7 @@ struct ValueRuns {
     static constexpr int kFour = 4;    // query rows whose factors of a run are one
     static constexpr int kBytes = 64;  // of a vector
     static constexpr float kLargest = 255;
+    static constexpr int kMostTokenGroups = 16;  // that the weights have registers for
 
     explicit ValueRuns(const RowKey& key)
         : rows(key.rows), row_fours((key.rows + kFour - 1) / kFour), sets((key.groups() + kSet - 1) / kSet) {}
