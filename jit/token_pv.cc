@@ -221,9 +221,10 @@ private:
         return std::clamp((num_vecs() - kBesides) / (rows * sums() + fours()), 1, 8);
     }
     int sums() const override { return ValueFours::kDigits; }
-    bool spreads_asks() const override { return true; }
     int fours() const { return codes_.of_dword() / 4; }
-    int weights_step() const override { return fours() * ValueFours::kFourBytes; }
+    int dwords_a_turn() const override { return kBlockTokens / codes_.of_dword(); }
+    int weights_step() const override { return kBlockTokens / 4 * ValueFours::kFourBytes; }
+    bool asks_within() const override { return true; }
     const Vec& sum(const std::vector<Vec>& acc, const Pass& pass, int r, int w, int digit) const {
         return acc[size_t((r * pass.width + w) * sums() + digit)];
     }
@@ -239,26 +240,33 @@ private:
     }
 
     void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) override {
+        for (int i = 0; i < dwords_a_turn(); ++i) emit_dword(acc, pass, i);
+    }
+
+    void emit_dword(const std::vector<Vec>& acc, const Pass& pass, int i) {
         const std::vector<Vec> v = vecs("codes", pass.width * fours());
-        for (int w = 0; w < pass.width; ++w) emit_codes(&v[size_t(w * fours())], pass.vec + w);
+        const int parts = dwords_a_turn() * fours() * pass.rows;
+        for (int w = 0; w < pass.width; ++w) emit_codes(&v[size_t(w * fours())], i, pass.vec + w);
         for (int four = 0; four < fours(); ++four)
-            for (int r = 0; r < pass.rows; ++r)
+            for (int r = 0; r < pass.rows; ++r) {
+                emit_asks(pass, (i * fours() + four) * pass.rows + r, parts);
                 for (int digit = 0; digit < sums(); ++digit) {
                     Temp weight(*this, "weight");
                     for (int w = 0; w < pass.width; ++w) {
                         const int group = group_of(pass.vec + w, 0);
                         if (!same_groups(pass.vec, w))
                             broadcast(weight, ptr[weights_ + form_.weights_at(group, pass.row + r) +
-                                                  four * ValueFours::kFourBytes + digit * 4]);
+                                                  (i * fours() + four) * ValueFours::kFourBytes + digit * 4]);
                         dot_bytes(sum(acc, pass, r, w, digit), v[size_t(w * fours() + four)], *weight);
                     }
                 }
+            }
         free(v);
     }
 
     // Unsigned ones of a vector of dwords. Codes of four bits: v[0] has the low nibbles, v[1] the high ones.
-    void emit_codes(const Vec* v, int vec) {
-        vmovups(v[0], ptr[block_ + vec * lanes() * 4]);
+    void emit_codes(const Vec* v, int i, int vec) {
+        vmovups(v[0], ptr[block_ + i * key_.dim * 4 + vec * lanes() * 4]);
         if (fours() == 1) return vpxord(v[0], v[0], splat_bits(0x80808080));
         vpxord(v[0], v[0], splat_bits(0x88888888));
         vpsrlw(v[1], v[0], 4);

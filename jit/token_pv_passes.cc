@@ -47,29 +47,18 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     const int ahead = pass.row > 0 ? 0 : kBlocks * (index + 1) / passes - first;
     const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
     if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next), first, parts);
-    const int of_part = prefetch_.part_lines(parts), turns = kBlockTokens / codes_.of_dword() / dwords_a_turn();
-    const int of_turn = (of_part + turns - 1) / turns;
-    const bool spreads = ahead > 0 && spreads_asks() && of_part % of_turn == 0;
-    const Gpr left = spreads ? gpr("lines left") : Gpr();
+    const int turns = kBlockTokens / codes_.of_dword() / dwords_a_turn();
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
     Label each_block;
     L(each_block);
-    asked_ = ahead > 0 ? of_part : 0;
-    if (!spreads && !asks_within()) prefetch_.ask(asked_);
-    if (spreads) mov(left, of_part);
+    asked_ = ahead > 0 ? prefetch_.part_lines(parts) : 0;
+    if (!asks_within()) prefetch_.ask(asked_);
     mov(block_, ptr[blocks_]);
     if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
     if (turns > 1) mov(dwords_, turns);
     Label each_turn;  // a loop keeps the code small (jit/token_qk.cc)
     L(each_turn);
     if (!asks_within()) emit_own_ahead(pass, 0, 1);
-    if (spreads) {
-        Label enough;
-        sub(left, of_turn);
-        jl(enough);
-        prefetch_.ask(of_turn);
-        L(enough);
-    }
     emit_tokens(acc, pass);
     if (turns > 1) add(block_, dwords_a_turn() * key_.dim * 4);
     add(weights_, weights_step());
@@ -82,7 +71,6 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     add(blocks_, 8 * kBlockTokens);
     sub(count_, kBlockTokens);
     jnz(each_block, T_NEAR);
-    if (spreads) free(left);
     emit_end(acc, pass);
     free(acc);
 }

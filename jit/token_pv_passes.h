@@ -32,13 +32,11 @@ protected:
     virtual int most_rows() const = 0;
     virtual int widest(int rows) const = 0;  // W
     virtual void hold(int /*rows*/, int /*width*/) {}
-    virtual int sums() const { return 1; }  // registers of acc for each row and vector
+    virtual int sums() const { return 1; }           // registers of acc for each row and vector
     virtual int dwords_a_turn() const { return 1; }  // of tokens, in emit_tokens
     // From a turn's weights to the next one's.
     virtual int weights_step() const = 0;
     virtual bool takes_scales() const { return false; }  // [groups][16] of each block, at scales_
-    // Whether a turn asks for its share, where that divides what a block does.
-    virtual bool spreads_asks() const { return false; }
     // Whether emit_tokens itself asks, by emit_asks.
     virtual bool asks_within() const { return false; }
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;

@@ -34,8 +34,7 @@ private:
             Temp rescale(*this, "rescale");
             broadcast(rescale, ptr[rescale_ + (pass.row + r) * 4]);
             for (int w = 0; w < pass.width; ++w)
-                vmulps(acc[size_t(r * pass.width + w)], rescale,
-                       ptr[output_at(pass.row + r, pass.vec + w)]);
+                vmulps(acc[size_t(r * pass.width + w)], rescale, ptr[output_at(pass.row + r, pass.vec + w)]);
         }
     }
 

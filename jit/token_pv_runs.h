@@ -1,5 +1,5 @@
-// Decode over values in blocks of tokens at `medium`, with VNNI and vectors of 512 bits: output rows += weights
-// that are bytes * bytes of the values (jit/weights_runs.h).
+// Decode over values in blocks of tokens at `medium`, with VNNI and vectors of 512 bits: output rows +=
+// weights that are bytes * bytes of the values (jit/weights_runs.h).
 #pragma once
 #include <vector>
 

@@ -20,7 +20,11 @@ namespace {
 class WeightsRuns : public WeightsEmitter {
 public:
     explicit WeightsRuns(const RowKey& key)
-        : WeightsEmitter(key), form_(key), signs_(vec("signs")), least_(vec("least top")), order_(vec("order of tokens")) {
+        : WeightsEmitter(key),
+          form_(key),
+          signs_(vec("signs")),
+          least_(vec("least top")),
+          order_(vec("order of tokens")) {
         begin();
         mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         mov(blocks_, weights_);
@@ -135,7 +139,8 @@ private:
             vpord(signs_, signs_, v[size_t(g)]);
         }
         const Vec top = vec("tops of groups");
-        emit_top_of_each(top, v, [&](const Xbyak::Xmm& to, const Xbyak::Xmm& from) { vpmaxsd(to, to, from); });
+        emit_top_of_each(top, v,
+                         [&](const Xbyak::Xmm& to, const Xbyak::Xmm& from) { vpmaxsd(to, to, from); });
         Temp inverse(*this, "inverse");
         emit_inverse_of(inverse, top, kScaleOfOne);
         for (int g = 0; g < groups; ++g) {
@@ -211,7 +216,8 @@ private:
             of_tokens() ? vpermps(z(p[size_t(r)]), z(order_), at) : vmovups(p[size_t(r)], at);
         }
         Temp top(*this, "tops of rows"), inverse(*this, "inverse");
-        emit_top_of_each(top, p, [&](const Xbyak::Xmm& to, const Xbyak::Xmm& from) { vpmaxud(to, to, from); });
+        emit_top_of_each(top, p,
+                         [&](const Xbyak::Xmm& to, const Xbyak::Xmm& from) { vpmaxud(to, to, from); });
         emit_factors(top, tops, row);
         emit_inverse_of(inverse, top, kWordOfOne);
         for (int r = 0; r < rows; ++r) {

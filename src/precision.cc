@@ -43,7 +43,7 @@ bool query_stays_near(jit::RowKey key) {
 
 // Of fewer rows weights take more than PV gains (measured on Zen 3 by fours, on Zen 5 by runs).
 int least_byte_rows(const jit::RowKey& key) {
-    if (jit::has_value_runs(key)) return is_of_nibbles(key.format) ? 4 : 3;
+    if (jit::has_value_runs(key)) return key.format.type == QUIRE_INT4 ? 4 : 3;
     return jit::ValueBytes(key).by_fours() ? 2 : 1;
 }
 
@@ -52,14 +52,14 @@ int least_byte_rows(const jit::RowKey& key) {
 jit::Products token_products(quire_precision precision) {
     return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::floats : jit::Products::words;
 }
-// Where memory is the bound, two rows, and of 8 bits more, took longer with digits; what is quicker asks for
-// its lines in a shorter time (docs/performance.md).
+// More rows of 8 bits take two passes over the query rows, and as long with numbers (docs/performance.md).
 bool token_digits_pay(const jit::RowKey& key) {
-    const bool nibbles = is_of_nibbles(row_format(key.format));
-    return jit::has_value_fours(key) && (key.rows == 1 || (nibbles && key.rows != 2));
+    constexpr int kMostOfBytes = 4;
+    return jit::has_value_fours(key) && (is_of_nibbles(row_format(key.format)) || key.rows <= kMostOfBytes);
 }
 jit::Products token_value_products(const jit::RowKey& key, quire_precision precision) {
-    if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key)) return jit::Products::bytes;
+    if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) && key.rows >= least_byte_rows(key))
+        return jit::Products::bytes;
     if (precision == QUIRE_PRECISION_HIGHEST && token_digits_pay(key)) return jit::Products::three_bytes;
     return token_products(scale_group(key.format) < key.target->lanes() / 2 ? QUIRE_PRECISION_HIGHEST
                                                                             : precision);

@@ -133,6 +133,11 @@ KERNELS = (
         "token_pv_d32_r3_int4_b16_gr32_f16_three_bytes token_weights_d32_r3_int4_b16_gr32_f16_three_bytes",
     ),
     (
+        ("avx512_vnni_bf16",),
+        "--cache int8_b16 --precision medium --heads 6 --head-dim 32 --group 8",
+        "token_pv_d32_r3_int8_b16_gr8_f16_bytes token_weights_of_d32_r3_int8_b16_gr8_f16_bytes",
+    ),
+    (
         TARGETS,
         "--cache int8 --precision high --head-dim 32 --group 16",
         """pack_keys_d32_int8_gr16_f16_words pack_values_d32_int8_gr16_f16_words
