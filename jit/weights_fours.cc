@@ -13,14 +13,14 @@ namespace {
 //   inverses[g][r] = kLargest / top[r], factors[g][r] = 1 / that                  emit_factors
 // for each group g:
 //   for each L keys, for r:                                                       emit_digits
-//     n = round(p * scale * inverses[g][r]); total[r] += n
+//     n = round(p * scale * inverses[g][r]); total[r] += n, both as n + kHalfDigits
 //     weights[g][r] = digits of n, of four keys each
 //   starts[g][r] = what the codes' offset times total[r] is, with another sign    emit_starts
 class WeightsFours : public WeightsEmitter {
 public:
     explicit WeightsFours(const RowKey& key) : WeightsEmitter(key), form_(key) {
         begin();
-        if (!token_block_info(key_.format.type)) transpose_scales();
+        if (!of_tokens()) transpose_scales();
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
         mov(starts_, ptr[args() + offsetof(WeightsArgs, weights)]);
         for (int g = 0; g < form_.groups; ++g) emit_factors(g);
@@ -30,9 +30,7 @@ public:
 
 private:
     // Of L keys.
-    int scales_bytes() const {
-        return (token_block_info(key_.format.type) ? key_.groups() : key_.scales_stride()) * vec_bytes();
-    }
+    int scales_bytes() const { return (of_tokens() ? key_.groups() : key_.scales_stride()) * vec_bytes(); }
 
     // body() for each L keys.
     template <typename Body>
@@ -92,6 +90,7 @@ private:
 
     // Digits (127, 127, 127), and what the rounding of a float may add to it.
     static constexpr float kLargest = 8355711 - 8;
+    static constexpr int kHalfDigits = 0x808080;
 
     void emit_factors(int g) {
         stage("factors of group " + std::to_string(g));
@@ -120,24 +119,24 @@ private:
         for (int r = 0; r < key_.rows; ++r)
             broadcast(inverse[size_t(r)], ptr[starts_ + form_.inverse_at(g, r)]);
         Temp scale(*this, "scale"), number(*this, "number"), half(*this, "half digits"),
-            order(*this, "order"), of_tokens(*this, "order of tokens");
-        vmovups(half, splat_bits(0x808080));
-        vmovups(order, constant(digits_of_four()));
-        const std::vector<uint32_t> tokens = tokens_of_fours();
-        if (!tokens.empty()) vmovups(of_tokens, constant(tokens));
-        for (const Vec& v : total) zero(v);
+            number_of_half(*this, "the same as a number"), order(*this, "order"),
+            tokens(*this, "order of tokens");
+        vmovups(half, splat_bits(kHalfDigits));
+        vmovups(number_of_half, splat(float(kHalfDigits)));
+        vmovups(order, constant(permutes_bytes() ? digits_of_tokens() : digits_of_four()));
+        if (permutes_lanes()) vmovups(tokens, constant(tokens_of_fours()));
+        begin_totals(total);
         mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         for_each_keys([&] {
             vmovups(scale, ptr[scales_ + g * vec_bytes()]);
             for (int r = 0; r < key_.rows; ++r) {
                 load_product(number, scale, r);
-                vmulps(number, number, inverse[size_t(r)]);
+                vfmadd213ps(number, inverse[size_t(r)], number_of_half);  // a byte is its digit, and 128
                 vcvtps2dq(number, number);
                 vpaddd(total[size_t(r)], total[size_t(r)], number);
-                vpaddd(number, number, half);  // a byte is its digit, and 128
                 vpxord(number, number, half);
-                if (!tokens.empty()) vpermd(z(number), z(of_tokens), z(number));
-                vpshufb(number, number, order);
+                if (permutes_lanes()) vpermd(z(number), z(tokens), z(number));
+                permutes_bytes() ? vpermb(number, order, number) : vpshufb(number, number, order);
                 vmovups(ptr[weights_ + form_.weights_at(g, r)], *number);
             }
             add(weights_, vec_bytes());
@@ -147,6 +146,30 @@ private:
         free(total);
     }
     static Xbyak::Zmm z(const Vec& v) { return Xbyak::Zmm(v.getIdx()); }
+
+    // What the numbers of all keys are too large by, with another sign.
+    void begin_totals(const std::vector<Vec>& totals) {
+        static_assert(kHalfDigits + int(kLargest) + 1 <= 1 << 24);  // whole numbers in a float
+        mov(rax, ptr[args() + offsetof(WeightsArgs, count)]);
+        imul(eax, eax, -kHalfDigits / lanes());
+        for (const Vec& v : totals) vpbroadcastd(v, eax);
+    }
+
+    bool of_tokens() const { return token_block_info(key_.format.type) != nullptr; }
+    bool permutes_bytes() const { return of_tokens() && key_.target->vbmi; }
+    bool permutes_lanes() const { return of_tokens() && !key_.target->vbmi; }
+    // Both at once.
+    std::vector<uint32_t> digits_of_tokens() const {
+        const std::vector<uint32_t> tokens = tokens_of_fours();
+        std::vector<uint32_t> order;
+        for (size_t i = 0; i < tokens.size(); ++i) {
+            uint32_t bytes = 0;
+            for (size_t key = 4; key-- > 0;)
+                bytes = bytes << 8 | (tokens[i / 4 * 4 + key] * 4 + uint32_t(i % 4));
+            order.push_back(bytes);
+        }
+        return order;
+    }
 
     // Of each 128 bits: byte d of the four lanes becomes lane d.
     std::vector<uint32_t> digits_of_four() const {
