@@ -151,8 +151,6 @@ public:
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
     // And as signed ones, times 16.
     void load_upper_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
-    // lanes() bytes of each of four rows, four a lane.
-    void load_quarters_of_four(const Vec& all, const RowAt& row_at);
     // Keeps what these take in registers, as hold_lanes.
     void hold_bytes_of_four(int spare);
     void hold_quarters_of_four(int spare);
@@ -249,6 +247,10 @@ public:
     void multiply_bytes(const Vec& d, const std::vector<Vec>& a, const RegExp& b);
     // int32 lanes: acc += the four products, on targets with VNNI.
     void dot_bytes(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
+    // v[i] = number i at `at`, in every lane.
+    void broadcast_each(const Vec* v, int count, const RegExp& at) {
+        for (int i = 0; i < count; ++i) broadcast(v[i], ptr[at + i * 4]);
+    }
     // The numbers of int32 lanes that are digits of base 256, the lowest first; clobbers them.
     const Vec& sum_of_digits(const Vec* digits, int count);
     // d = the words of int32 lanes that fit 16 bits; clobbers high.
@@ -316,6 +318,8 @@ private:
     void set_mask(const Xbyak::Opmask& k, int n);
     void load_permuted(const Vec& v, const RegExp& at, const std::vector<uint32_t>& order);
     void hold(const std::vector<uint32_t>& words, int spare);
+    // lanes() bytes of each of four rows, four a lane.
+    void load_quarters_of_four(const Vec& all, const RowAt& row_at);
     void permute_bytes(const Vec& d, const std::vector<uint32_t>& index, const Vec& a, const Vec& b);
     void fold_step(Fold op, const Xbyak::Xmm& v, const Xbyak::Xmm& moved);
     void add_halves(const Vec& v);

@@ -43,7 +43,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     if (keeps_values()) mov(numbers_, ptr[args() + offsetof(PvArgs, numbers)]);
     Label each_turn;
     L(each_turn);
-    if (!spreads_asks()) emit_asks(pass, 0, 1);
+    if (!asks_within()) emit_asks(pass, 0, 1);
     rows_.turn(row_);
     emit_turn(acc, pass);
     add(weights_, turn_bytes());

@@ -41,7 +41,7 @@ protected:
     virtual int sums() const { return 1; }  // registers of acc for each row and vector
     virtual int turn_bytes() const = 0;     // of the weights
     // Whether emit_turn itself asks for lines, by emit_asks: many at once are dropped.
-    virtual bool spreads_asks() const { return false; }
+    virtual bool asks_within() const { return false; }
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_turn(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;

@@ -31,7 +31,7 @@ private:
     }
     int step() const override { return ValueRuns::kVecs; }
     int turn_bytes() const override { return ValueRuns::kBytes; }
-    bool spreads_asks() const override { return true; }
+    bool asks_within() const override { return true; }
 
     bool is_int4() const { return key_.format.type == QUIRE_INT4; }
     int group_of(int vec) const { return vec * lanes() / scale_group(key_.format); }

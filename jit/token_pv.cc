@@ -233,10 +233,8 @@ private:
         mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
         for (int r = 0; r < pass.rows; ++r)
             for (int w = 0; w < pass.width; ++w)
-                for (int digit = 0; digit < sums(); ++digit)
-                    broadcast(
-                        sum(acc, pass, r, w, digit),
-                        ptr[weights_ + form_.start_at(group_of(pass.vec + w, 0), pass.row + r) + digit * 4]);
+                broadcast_each(&sum(acc, pass, r, w, 0), sums(),
+                               weights_ + form_.start_at(group_of(pass.vec + w, 0), pass.row + r));
     }
 
     void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) override {

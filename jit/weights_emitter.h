@@ -66,11 +66,22 @@ protected:
         vmulps(factor, factor, top);
     }
 
+    // Lane i of each 128 bits of v[0] = what `into` makes of all lanes of v[i], of four vectors, which are
+    // clobbered.
+    void fold_four(const Vec* v, const FoldInto& into) {
+        fold_quarters(v, into);
+        Temp other(*this, "other");
+        for (int distance : {4, 8}) {
+            swap_lanes(other, v[0], distance);
+            into(v[0], *other);
+        }
+    }
+
+    bool of_tokens() const { return token_block_info(key_.format.type) != nullptr; }
     // Of blocks of tokens: which keys the values' lanes have, four a lane.
     std::vector<uint32_t> tokens_of_fours() const {
         std::vector<uint32_t> tokens;
         const TokenBlockInfo* info = token_block_info(key_.format.type);
-        if (!info) return tokens;
         const int n = info->codes_of_dword(), fours = n / 4;
         for (int i = 0; i < lanes(); ++i) {  // byte i % 4 of its four: every fours-th place of a dword
             const int place = i % 4 * fours + i % n / 4;

@@ -77,17 +77,6 @@ private:
         });
     }
 
-    // Lane i of each 128 bits of v[0] = what `into` makes of all lanes of v[i], of four vectors, which are
-    // clobbered.
-    void fold_four(const Vec* v, const FoldInto& into) {
-        fold_quarters(v, into);
-        Temp other(*this, "other");
-        for (int distance : {4, 8}) {
-            swap_lanes(other, v[0], distance);
-            into(v[0], *other);
-        }
-    }
-
     // Digits (127, 127, 127), and what the rounding of a float may add to it.
     static constexpr float kLargest = 8355711 - 8;
     static constexpr int kHalfDigits = 0x808080;
@@ -123,8 +112,8 @@ private:
             tokens(*this, "order of tokens");
         vmovups(half, splat_bits(kHalfDigits));
         vmovups(number_of_half, splat(float(kHalfDigits)));
-        vmovups(order, constant(permutes_bytes() ? digits_of_tokens() : digits_of_four()));
-        if (permutes_lanes()) vmovups(tokens, constant(tokens_of_fours()));
+        vmovups(order, constant(digits_of_four()));
+        if (of_tokens()) vmovups(tokens, constant(tokens_of_fours()));
         begin_totals(total);
         mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         for_each_keys([&] {
@@ -135,8 +124,8 @@ private:
                 vcvtps2dq(number, number);
                 vpaddd(total[size_t(r)], total[size_t(r)], number);
                 vpxord(number, number, half);
-                if (permutes_lanes()) vpermd(z(number), z(tokens), z(number));
-                permutes_bytes() ? vpermb(number, order, number) : vpshufb(number, number, order);
+                if (of_tokens()) vpermd(z(number), z(tokens), z(number));
+                vpshufb(number, number, order);
                 vmovups(ptr[weights_ + form_.weights_at(g, r)], *number);
             }
             add(weights_, vec_bytes());
@@ -153,22 +142,6 @@ private:
         mov(rax, ptr[args() + offsetof(WeightsArgs, count)]);
         imul(eax, eax, -kHalfDigits / lanes());
         for (const Vec& v : totals) vpbroadcastd(v, eax);
-    }
-
-    bool of_tokens() const { return token_block_info(key_.format.type) != nullptr; }
-    bool permutes_bytes() const { return of_tokens() && key_.target->vbmi; }
-    bool permutes_lanes() const { return of_tokens() && !key_.target->vbmi; }
-    // Both at once.
-    std::vector<uint32_t> digits_of_tokens() const {
-        const std::vector<uint32_t> tokens = tokens_of_fours();
-        std::vector<uint32_t> order;
-        for (size_t i = 0; i < tokens.size(); ++i) {
-            uint32_t bytes = 0;
-            for (size_t key = 4; key-- > 0;)
-                bytes = bytes << 8 | (tokens[i / 4 * 4 + key] * 4 + uint32_t(i % 4));
-            order.push_back(bytes);
-        }
-        return order;
     }
 
     // Of each 128 bits: byte d of the four lanes becomes lane d.

@@ -50,7 +50,7 @@ public:
 private:
     static constexpr int kSet = ValueRuns::kSet, kFour = ValueRuns::kFour;
 
-    // Lane i of each 128 bits: row i / kSet of four, or group i.
+    // Which of four rows each lane of their factors is of.
     static std::vector<uint32_t> rows_of_factors() {
         std::vector<uint32_t> rows;
         for (uint32_t i = 0; i < kFour * kSet; ++i) rows.push_back(i / kSet);
@@ -83,7 +83,6 @@ private:
         free(words);
     }
 
-    bool of_tokens() const { return token_block_info(key_.format.type) != nullptr; }
     int stride() const { return std::min(key_.scales_stride(), kSet); }  // of a set's scales
     int vectors() const { return stride(); }                             // of a run of them
     int groups_of(int set) const { return std::min(kSet, key_.groups() - set * kSet); }
@@ -239,11 +238,7 @@ private:
         std::vector<Vec> v = vecs("folded", 3);
         v.insert(v.begin(), top);
         for (size_t i = 0; i < v.size(); ++i) vmovaps(v[i], of[std::min(i, of.size() - 1)]);
-        fold_quarters(v.data(), into);
-        for (int distance : {4, 8}) {
-            swap_lanes(v[1], top, distance);
-            into(top, v[1]);
-        }
+        fold_four(v.data(), into);
         into(top, least_);
         v.erase(v.begin());
         free(v);

@@ -346,24 +346,27 @@ TEST(KernelsDecode, QuickShapesOfDigits) {
 }
 TEST(KernelsDecode, QuickShapesOfBytes) { check_shapes({&best_target()}, 3, jit::Products::bytes); }
 
-// Each number of rows has code of its own, by the registers that it takes.
 // Values whose weights are bytes of a run of keys, and those of three digits in blocks of tokens: one set of
-// groups and two, of which some are not full, and every number of rows.
+// groups and two, of which some are not full; odd numbers of rows, with two sets all.
 TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
     const std::map<int, int> groups = {{32, 32}, {64, 32}, {96, 32}, {128, 128}, {192, 32}, {256, 32}};
+    bool any = false;
     for (const Target* target : jit_targets())
         for (const quire_type type : {QUIRE_INT8, QUIRE_INT4, QUIRE_INT8_B16, QUIRE_INT4_B16})
             for (const auto& [dim, group] : groups)
                 for (int rows = 1; rows <= jit::kMaxDecodeRows; rows += dim == 256 ? 1 : 2) {
                     const RowShape shape = {quantised(type, group, QUIRE_F16), dim};
                     const jit::RowKey key = {target, shape.format, dim, rows};
-                    if (jit::has_value_runs(key))
-                        check_setup({target, shape, shape, rows, {}, jit::Products::bytes});
-                    if (token_block_info(type) && jit::has_value_fours(key))
-                        check_setup({target, shape, shape, rows, {}, jit::Products::three_bytes});
+                    const bool runs = jit::has_value_runs(key),
+                               digits = token_block_info(type) && jit::has_value_fours(key);
+                    any |= runs || digits;
+                    if (runs) check_setup({target, shape, shape, rows, {}, jit::Products::bytes});
+                    if (digits) check_setup({target, shape, shape, rows, {}, jit::Products::three_bytes});
                 }
+    if (!any) GTEST_SKIP() << "no target here has VNNI with vectors of 512 bits";
 }
 
+// Each number of rows has code of its own, by the registers that it takes.
 TEST(KernelsDecode, EveryRowCount) {
     for (const Target* target : jit_targets())
         for (int rows = 1; rows <= jit::kMaxDecodeRows; ++rows)
