@@ -52,10 +52,9 @@ int least_byte_rows(const jit::RowKey& key) {
 jit::Products token_products(quire_precision precision) {
     return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::floats : jit::Products::words;
 }
-// More rows of 8 bits take two passes over the query rows, and as long with numbers (docs/performance.md).
+// Of 8 bits one row alone: more gained little from DRAM, and digits round a single key's values once more.
 bool token_digits_pay(const jit::RowKey& key) {
-    constexpr int kMostOfBytes = 4;
-    return jit::has_value_fours(key) && (is_of_nibbles(row_format(key.format)) || key.rows <= kMostOfBytes);
+    return jit::has_value_fours(key) && (is_of_nibbles(row_format(key.format)) || key.rows == 1);
 }
 jit::Products token_value_products(const jit::RowKey& key, quire_precision precision) {
     if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) && key.rows >= least_byte_rows(key))
