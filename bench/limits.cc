@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <thread>
 
 #include "bench/limits_loops.h"
@@ -50,29 +49,6 @@ private:
     const cpu_set_t before_;
 };
 
-// Runs work(index) on `threads` threads; seconds from the common start to the last end.
-double time_together(int threads, const std::function<void(int)>& work) {
-    std::atomic<int> waiting{threads};
-    std::vector<Clock::time_point> starts(threads), ends(threads);
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    (void)sched_getaffinity(0, sizeof allowed, &allowed);
-    auto body = [&](int index) {
-        const OnProcessor pinned(allowed, index);
-        waiting.fetch_sub(1);
-        while (waiting.load() > 0) std::this_thread::yield();
-        starts[index] = Clock::now();
-        work(index);
-        ends[index] = Clock::now();
-    };
-    std::vector<std::thread> others;
-    for (int i = 1; i < threads; ++i) others.emplace_back(body, i);
-    body(0);
-    for (std::thread& t : others) t.join();
-    const auto first = *std::min_element(starts.begin(), starts.end());
-    return std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) - first).count();
-}
-
 // Sums 64-bit words in eight chains: baseline SIMD, and far faster than DRAM.
 uint64_t read_all(const uint64_t* words, size_t count) {
     uint64_t sum[8] = {};
@@ -97,7 +73,7 @@ double read_bytes_per_s(int threads, const ReadFrom& wanted) {
     const ReadFrom from = wanted.memory ? wanted : memory_of_its_own();
     const char* const slice = from.memory + std::min(from.at, from.bytes - kReadSlice);
     const size_t words = kReadSlice / threads / 64 * 8;
-    const double seconds = time_together(threads, [&](int index) {
+    const double seconds = seconds_together(threads, [&](int index) {
         sink += read_all(reinterpret_cast<const uint64_t*>(slice) + words * index, words);
     });
     return double(words) * 8 * threads / seconds;
@@ -111,7 +87,7 @@ double copy_bytes_per_s(int threads) {
     char* to = target + position;
     position = (position + kCopySlice) % total;
     const size_t bytes = kCopySlice / threads;
-    const double seconds = time_together(
+    const double seconds = seconds_together(
         threads, [&](int index) { std::memcpy(to + bytes * index, source.data() + bytes * index, bytes); });
     return double(bytes) * threads / seconds;
 }
@@ -122,11 +98,33 @@ double loop_rate(LimitLoop loop, int threads, const std::string& target) {
     if (code.work == 0) return 0;
     double seconds = 1e9;
     for (int burst = 0; burst < kBursts; ++burst)
-        seconds = std::min(seconds, time_together(threads, [&](int) { code.run(kRounds); }));
+        seconds = std::min(seconds, seconds_together(threads, [&](int) { code.run(kRounds); }));
     return code.work * kRounds * threads / seconds;
 }
 
 }  // namespace
+
+double seconds_together(int threads, const std::function<void(int)>& work) {
+    std::atomic<int> waiting{threads};
+    std::vector<Clock::time_point> starts(threads), ends(threads);
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    (void)sched_getaffinity(0, sizeof allowed, &allowed);
+    auto body = [&](int index) {
+        const OnProcessor pinned(allowed, index);
+        waiting.fetch_sub(1);
+        while (waiting.load() > 0) std::this_thread::yield();
+        starts[index] = Clock::now();
+        work(index);
+        ends[index] = Clock::now();
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < threads; ++i) others.emplace_back(body, i);
+    body(0);
+    for (std::thread& t : others) t.join();
+    const auto first = *std::min_element(starts.begin(), starts.end());
+    return std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) - first).count();
+}
 
 double Limits::peak_of(quire_precision precision) const {
     switch (precision) {
@@ -157,7 +155,8 @@ Limits LimitSamples::usual() const {
             if (sample.*field > 0) known.push_back(sample.*field);
         usual.*field = quantile_of(known, quantile);
     };
-    for (double Limits::*of_memory : {&Limits::read_bytes_per_s, &Limits::copy_bytes_per_s})
+    for (double Limits::*of_memory : {&Limits::read_bytes_per_s, &Limits::pages_bytes_per_s,
+                                        &Limits::copy_bytes_per_s, &Limits::apart})
         take(of_memory, 0.5);
     for (double Limits::*of_processor :
          {&Limits::fma_flops_per_s, &Limits::dot16_flops_per_s, &Limits::dot8_flops_per_s,

@@ -2,6 +2,7 @@
 // because it drifts on a shared machine.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,16 @@ namespace bench {
 
 struct Limits {
     double read_bytes_per_s = 0;   // plain read of memory that no cache holds
+    double pages_bytes_per_s = 0;  // loads alone of a workload's cache, in the order in which decode reads it
     double copy_bytes_per_s = 0;   // memcpy, bytes copied: from a cache to memory that no cache holds
     double fma_flops_per_s = 0;    // float32; 0 where the machine has no FMA
     double dot16_flops_per_s = 0;  // products of 16-bit integers added up: what two digits of 8 bits cost
     double dot8_flops_per_s = 0;   // products of 8-bit integers added up
     double bf16_flops_per_s = 0;   // products of bfloat16 added up in float32; 0 where the target has none
     double cycles_per_s = 0;       // of one thread
+    // Of a workload that a cache holds: calls of one thread each, one on each of the workload's threads at once,
+    // to the speed of one alone. What the memory that processors share, and other machines, leave of 2.
+    double apart = 0;
 
     // Of the arithmetic that a precision can be had with.
     double peak_of(quire_precision precision) const;
@@ -35,6 +40,9 @@ struct Wanted {
     ReadFrom read;
 };
 Limits sample_limits(int threads, const Wanted& wanted);
+
+// Runs work(index) on so many threads, each on a processor of its own; from the common start to the last end.
+double seconds_together(int threads, const std::function<void(int)>& work);
 
 // Many of them, all with the same number of threads.
 class LimitSamples {

@@ -6,6 +6,7 @@
 #include "bench/cache.h"
 #include "bench/call.h"
 #include "bench/model.h"
+#include "bench/pieces.h"
 #include "bench/report.h"
 
 namespace bench {
@@ -17,31 +18,66 @@ using Clock = std::chrono::steady_clock;
 constexpr int kFirstSamples = 3;
 constexpr auto kTurn = std::chrono::milliseconds(25);
 
+// Calls of one thread each, as many at once as a workload has threads.
+class Apart {
+public:
+    explicit Apart(Workload w) : threads_(w.threads) {
+        w.threads = 1;
+        for (int i = 0; i < threads_; ++i) calls_.push_back(make_call(w));
+        for (const auto& call : calls_) call->run(0);  // generates the code
+    }
+    // The speed of all together, to that of one alone.
+    double speed() const {
+        const auto work = [&](int index) {
+            for (int i = 0; i < kCalls; ++i) calls_[size_t(index)]->run(0);
+        };
+        const double alone = seconds_together(1, work);
+        return threads_ * alone / seconds_together(threads_, work);
+    }
+
+private:
+    static constexpr int kCalls = 8;
+    const int threads_;
+    std::vector<std::unique_ptr<Call>> calls_;
+};
+
 class Sampler {
 public:
     explicit Sampler(const Workload& workload)
-        : threads_(workload.threads),
-          is_capped_(!workload.target.empty()),
+        : workload_(workload),
           wanted_{
               workload.is_append, workload.precision != QUIRE_PRECISION_HIGHEST, target_of(workload), {}} {
         if (workload.is_cold()) cache_ = &cache_of(workload);
+        if (workload.is_decode() && workload.warm && workload.threads > 1)
+            apart_ = std::make_unique<Apart>(workload);
         for (int i = 0; i < kFirstSamples; ++i) sample(i);
     }
     bool is_due() const { return Clock::now() - sampled_ >= kTurn; }
     // Before run i.
     void sample(int64_t i) {
         if (cache_) wanted_.read = cache_->plain_read(i);
-        const Limits limits = sample_limits(threads_, wanted_);
+        Limits limits = sample_limits(workload_.threads, wanted_);
+        if (cache_ && workload_.window == 0) limits.pages_bytes_per_s = read_pages(i);
+        if (apart_) limits.apart = apart_->speed();
         samples_.add(limits);
-        if (!is_capped_) report_limits(threads_, limits);
+        if (workload_.target.empty()) report_limits(workload_.threads, limits);
         sampled_ = Clock::now();
     }
     Limits usual() const { return samples_.usual(); }
 
 private:
-    const int threads_;
-    const bool is_capped_;
+    // Of the layer before the one that is read plainly, which run i does not come to either.
+    double read_pages(int64_t i) {
+        const size_t layers = size_t(cache_->layers()), layer = (size_t(i) + layers / 2 - 1) % layers;
+        pieces_.resize(layers);
+        if (pieces_[layer].empty()) pieces_[layer] = pieces_of(*cache_, workload_, int64_t(layer));
+        return read_pieces_per_s(workload_.threads, pieces_[layer]);
+    }
+
+    const Workload workload_;
     const PagedCache* cache_ = nullptr;  // the workload's, where it is read from memory
+    std::vector<std::vector<Piece>> pieces_;  // of each layer
+    std::unique_ptr<Apart> apart_;
     Wanted wanted_;
     LimitSamples samples_;
     Clock::time_point sampled_;
@@ -65,6 +101,7 @@ Result make_result(const Workload& w, Call& call, const std::vector<double>& tim
     const double peak = limits.peak_of(r.precision);
     r.predicted = call.predict(limits.read_bytes_per_s, peak);
     r.dram_share = over(bytes / seconds, limits.read_bytes_per_s);
+    r.pages_share = over(bytes / seconds, limits.pages_bytes_per_s);
     r.peak_share = over(flops / seconds, peak);
     r.roofline_share = r.predicted.seconds / seconds;
     if (w.is_append) {

@@ -21,7 +21,9 @@ struct Result {
     double time_ms, time_min_ms;  // median and least of all runs
     double spread;                // of the middle half of the runs, as a share of the median
     double cache_gb_per_s, gflop_per_s;
-    double dram_share, peak_share;       // of the precision's peak: float32 FMA, or integer dots
+    double dram_share;                   // of a plain read
+    double pages_share;                  // of loads alone in the order in which decode reads its cache
+    double peak_share;                   // of the precision's peak: float32 FMA, or integer dots
     double roofline_share;               // of what quire_run_predict says could be at best
     double memcpy_share;                 // append: time of a memcpy of the new rows / time
     double cycles;                       // decode: of one core, a (token, kv head)

@@ -92,14 +92,17 @@ std::shared_ptr<const Model> model_of(const Workload& workload) {
 std::unique_ptr<Result> modelled(const Result& r) {
     if (!r.model || !r.model->why_not.empty()) return nullptr;
     const Workload& w = r.workload;
+    const double threads = r.limits.apart > 0 ? std::min(r.limits.apart, double(w.threads)) : w.threads;
     const double compute =
-        r.model->cycles * double(w.keys_read() * w.kv_heads) / (r.limits.cycles_per_s * w.threads);
-    const double memory = w.is_cold() ? w.cache_bytes() / r.limits.read_bytes_per_s : 0;
+        r.model->cycles * double(w.keys_read() * w.kv_heads) / (r.limits.cycles_per_s * threads);
+    const double rate =
+        r.limits.pages_bytes_per_s > 0 ? r.limits.pages_bytes_per_s : r.limits.read_bytes_per_s;
+    const double memory = w.is_cold() ? w.cache_bytes() / rate : 0;
     auto result = std::make_unique<Result>(r);
     result->time_ms = std::max(compute, memory) * 1e3;
     const double faster = r.time_ms / result->time_ms;
     for (double* speed : {&result->cache_gb_per_s, &result->gflop_per_s, &result->dram_share,
-                          &result->peak_share, &result->roofline_share})
+                          &result->pages_share, &result->peak_share, &result->roofline_share})
         *speed *= faster;
     result->cycles /= faster;
     return result;

@@ -33,6 +33,11 @@ struct CacheView {
     }
     // Whether the rows of another head lie between those of one.
     bool heads_interleave() const { return std::abs(key.head_stride) < std::abs(key.row_stride); }
+    // Whether more than a page lies between the rows of one head and those of the next.
+    bool heads_apart() const {
+        const int64_t rows = page_size / (blocks == QUIRE_NONE ? 1 : kBlockTokens);
+        return !heads_interleave() && std::abs(key.head_stride) > std::abs(key.row_stride) * rows;
+    }
     TokenPlace key_at(int64_t b, int64_t row, int64_t head) const {
         return {key.at(b, row, head), key_scale.at(b, row, head), int(row % kBlockTokens)};
     }

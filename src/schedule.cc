@@ -56,6 +56,7 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
     problem_ = &problem;
     group_ = plan.spec.group();
     kv_heads_ = plan.spec.Hk;
+    by_heads_ = problem.cache.heads_apart();
     items_ = merges_ = states_ = 0;
     sequences_.clear();
     if (problem.n == 0) return;
@@ -94,31 +95,42 @@ const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index
     return *(after - 1);
 }
 
+// Heads of which a row or a page of the cache holds all follow each other: they share memory pages and cache
+// lines. Else what all sequences have of one head comes before the next head: two pieces of its memory share a
+// line of what translates their addresses.
+Schedule::Place Schedule::place(int64_t index) const {
+    if (!by_heads_) {
+        const Sequence& s = find(&Sequence::first_item, index);
+        return {s, (index - s.first_item) % kv_heads_, (index - s.first_item) / kv_heads_};
+    }
+    const int64_t of_head = index % (items_ / kv_heads_);
+    const Sequence& s = find(&Sequence::first_item, of_head * kv_heads_);
+    return {s, index / (items_ / kv_heads_), of_head - s.first_item / kv_heads_};
+}
+
 int64_t Schedule::together(int64_t begin, int64_t end) const {
-    const Sequence& s = find(&Sequence::first_item, begin);
-    const int64_t heads = kv_heads_ - (begin - s.first_item) % kv_heads_;
-    return std::min({end - begin, heads, int64_t(s.heads)});
+    const Place first = place(begin);
+    return std::min({end - begin, kv_heads_ - first.head, int64_t(first.sequence.heads)});
 }
 
 HeadItems Schedule::items(int64_t begin, int64_t end) const {
     HeadItems items;
     items.count = int(end - begin);
     if (begin == end) return items;
-    const Sequence& s = find(&Sequence::first_item, begin);
-    items.first = item(s, begin);
-    items.states = s.rows * s.parts;
+    const Place first = place(begin);
+    items.first = item(first);
+    items.states = first.sequence.rows * first.sequence.parts;
     return items;
 }
 
-Item Schedule::item(const Sequence& s, int64_t index) const {
-    const int64_t b = &s - sequences_.data(), local = index - s.first_item;
-    // The heads of a part follow each other: where a row of the cache holds them all they share memory pages
-    // and cache lines. Later rows see more keys under a causal mask: longest first.
-    const int64_t head = local % kv_heads_, part = local / kv_heads_ % s.parts;
-    const int64_t block = s.blocks - 1 - local / kv_heads_ / s.parts;
+Item Schedule::item(const Place& place) const {
+    const Sequence& s = place.sequence;
+    const int64_t b = &s - sequences_.data(), part = place.index % s.parts;
+    // Later rows see more keys under a causal mask: longest first.
+    const int64_t block = s.blocks - 1 - place.index / s.parts;
     const int64_t row_begin = s.row_begin(block), row_end = s.row_begin(block + 1);
-    const int64_t state = s.first_state + (head * s.rows + row_begin) * s.parts + part;
-    Item item{b, int(head), row_begin, row_end, 0, 0, part, s.parts, state, s.first_merge + head};
+    const int64_t state = s.first_state + (place.head * s.rows + row_begin) * s.parts + part;
+    Item item{b, int(place.head), row_begin, row_end, 0, 0, part, s.parts, state, s.first_merge + place.head};
     const KeyRange keys = block_keys(s, b, block);
     if (s.parts == 1) {
         item.key_begin = keys.begin;

@@ -48,9 +48,9 @@ public:
     int64_t together(int64_t begin, int64_t end) const;
     // So many of them; or none.
     HeadItems items(int64_t begin, int64_t end) const;
-    // Items in a row that read the same rows of the cache or of queries and outputs, each for another head.
-    // Two threads at neighbouring heads would ask for, and take from each other, lines of what the other
-    // writes.
+    // Items in a row for one thread: they read the same rows of the cache or of queries and outputs, each for
+    // another head. Two threads at neighbouring heads would ask for, and take from each other, lines of what
+    // the other writes.
     int64_t neighbours() const { return kv_heads_; }
 
     // Merging: one item a (sequence, kv head) whose keys were cut.
@@ -71,14 +71,20 @@ private:
             return std::max<int64_t>(0, rows - (blocks - block) * block_rows);
         }
     };
+    struct Place {
+        const Sequence& sequence;
+        int64_t head, index;  // index: of its sequence's items of that head
+    };
     const Sequence& find(int64_t Sequence::*first, int64_t index) const;
-    Item item(const Sequence& sequence, int64_t index) const;
+    Place place(int64_t index) const;
+    Item item(const Place& place) const;
     int64_t split_into(int64_t b, int64_t parts) const;
     KeyRange block_keys(const Sequence& s, int64_t b, int64_t block) const;
     static int64_t first_part(const Sequence& s, const KeyRange& keys);
 
     const AttentionProblem* problem_ = nullptr;
     int group_ = 1, kv_heads_ = 1;
+    bool by_heads_ = false;  // all of a head before the next one
     std::vector<Sequence> sequences_;
     int64_t items_ = 0, merges_ = 0, states_ = 0;
 };

@@ -1,0 +1,125 @@
+#include "bench/pieces.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "bench/limits.h"
+
+namespace bench {
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr int64_t kBlockKeys = 128;
+// Lines asked for before one is loaded: as far as a kernel's own. Anything from 16 to 256 reads as fast.
+constexpr size_t kAhead = 64;
+
+class Pieces {
+public:
+    void add(const quire_tensor& rows, int64_t row, int64_t head) {
+        if (!rows.data) return;
+        const char* const at = static_cast<const char*>(rows.data) +
+                               quire_bytes_of(rows.type, row * rows.strides[0] + head * rows.strides[1]);
+        const size_t bytes = size_t(quire_bytes_of(rows.type, rows.shape[2]));
+        Piece* const last = all_.empty() ? nullptr : &all_.back();
+        if (last && last->at + last->bytes == at)
+            last->bytes += bytes;
+        else
+            all_.push_back({at, bytes});
+    }
+    std::vector<Piece> take() { return std::move(all_); }
+
+private:
+    std::vector<Piece> all_;
+};
+
+// A position in the lines of pieces.
+class Lines {
+public:
+    Lines(const Piece* begin, const Piece* end) : piece_(begin), end_(end) {}
+    const char* next() {  // NULL behind the last one
+        if (piece_ == end_) return nullptr;
+        const char* const line = piece_->at + at_;
+        at_ += kLine;
+        if (at_ >= piece_->bytes) ++piece_, at_ = 0;
+        return line;
+    }
+
+private:
+    const Piece *piece_, *const end_;
+    size_t at_ = 0;
+};
+
+uint64_t load_all(const Piece* begin, const Piece* end) {
+    Lines asked(begin, end), loaded(begin, end);
+    for (size_t i = 0; i < kAhead; ++i)
+        if (const char* line = asked.next()) __builtin_prefetch(line);
+    uint64_t sum = 0;
+    while (const char* line = loaded.next()) {
+        if (const char* ahead = asked.next()) __builtin_prefetch(ahead);
+        sum += uint8_t(*line);
+    }
+    return sum;
+}
+
+size_t bytes_of(const std::vector<Piece>& pieces) {
+    size_t bytes = 0;
+    for (const Piece& piece : pieces) bytes += piece.bytes;
+    return bytes;
+}
+
+// Where the share of each thread ends, of about as many bytes each.
+std::vector<size_t> shares_of(int threads, const std::vector<Piece>& pieces) {
+    const double share = double(bytes_of(pieces)) / threads;
+    std::vector<size_t> ends;
+    double passed = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+        passed += double(pieces[i].bytes);
+        if (passed >= share * double(ends.size() + 1) && int(ends.size()) + 1 < threads)
+            ends.push_back(i + 1);
+    }
+    ends.resize(size_t(threads), pieces.size());
+    return ends;
+}
+
+}  // namespace
+
+std::vector<Piece> pieces_of(const PagedCache& cache, const Workload& w, int64_t layer) {
+    struct Plane {
+        quire_tensor rows, scales;
+    };
+    std::vector<Plane> planes = {{cache.key(layer), cache.key_scale(layer)}};
+    if (!w.value_view) planes.push_back({cache.value(layer), cache.value_scale(layer)});
+    const quire_tensor table = cache.page_table();
+    const int64_t unit = w.in_blocks() ? kBlockTokens : 1, rows = (w.kv_len + unit - 1) / unit;
+    const int64_t page = (w.page_size ? w.page_size : rows * unit) / unit;
+    const int64_t pages = table.rank == 2 ? table.shape[1] : 1, block = kBlockKeys / unit;
+    Pieces pieces;
+    const auto add_block = [&](int64_t b, int64_t first, int64_t heads_from, int64_t heads_to) {
+        const int64_t* const firsts = static_cast<const int64_t*>(table.data) + b * pages;
+        const auto add = [&](const quire_tensor& of) {
+            for (int64_t row = first; row < std::min(first + block, rows); ++row)
+                for (int64_t head = heads_from; head < heads_to; ++head)
+                    pieces.add(of, firsts[row / page] / unit + row % page, head);
+        };
+        for (const Plane& plane : planes) add(plane.rows), add(plane.scales);
+    };
+    const int64_t together = w.layout < 3 ? w.kv_heads : 1;
+    for (int64_t b = 0; b < w.batch; ++b)
+        for (int64_t head = 0; head < w.kv_heads; head += together)
+            for (int64_t first = 0; first < rows; first += block) add_block(b, first, head, head + together);
+    return pieces.take();
+}
+
+double read_pieces_per_s(int threads, const std::vector<Piece>& pieces) {
+    static std::atomic<uint64_t> sink{0};
+    const std::vector<size_t> ends = shares_of(threads, pieces);
+    const double seconds = seconds_together(threads, [&](int index) {
+        const size_t begin = index ? ends[size_t(index) - 1] : 0;
+        sink += load_all(pieces.data() + begin, pieces.data() + ends[size_t(index)]);
+    });
+    return double(bytes_of(pieces)) / seconds;
+}
+
+}  // namespace bench
