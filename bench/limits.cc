@@ -29,6 +29,34 @@ using Clock = std::chrono::steady_clock;
 
 size_t whole_huge_pages(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
+// What was given back and is large: a virtual machine may take seconds to get a gigabyte again from its host.
+constexpr size_t kWorthKeeping = size_t(16) << 20;
+struct Memory {
+    void* begin;
+    size_t bytes;
+};
+std::vector<Memory>& kept_memory() {
+    static std::vector<Memory> all;
+    return all;
+}
+
+// The beginning of one that is large enough, whose end goes to the system; NULL where there is none, and then
+// none is kept.
+void* take_kept(size_t bytes) {
+    if (bytes < kWorthKeeping) return nullptr;
+    std::vector<Memory>& all = kept_memory();
+    const auto large = std::find_if(all.begin(), all.end(), [&](const Memory& m) { return m.bytes >= bytes; });
+    if (large == all.end()) {
+        for (const Memory& memory : all) munmap(memory.begin, memory.bytes);
+        all.clear();
+        return nullptr;
+    }
+    const Memory taken = *large;
+    all.erase(large);
+    if (taken.bytes > bytes) munmap(static_cast<char*>(taken.begin) + bytes, taken.bytes - bytes);
+    return taken.begin;
+}
+
 // Keeps a thread on the processor of that index among those that the process may use, as long as it lives. A
 // new thread may begin on the processor of the one that waits for it, and both would then do their work one
 // after the other: one thread's speed for the limit of two.
@@ -167,6 +195,7 @@ Limits LimitSamples::usual() const {
 
 void* allocate_huge(size_t bytes) {
     bytes = whole_huge_pages(bytes);
+    if (void* const kept = take_kept(bytes)) return kept;
     // One page more, of which the unaligned ends are given back.
     void* mapped =
         mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -185,7 +214,12 @@ void* allocate_huge(size_t bytes) {
 }
 
 void free_huge(void* memory, size_t bytes) {
-    if (memory) munmap(memory, whole_huge_pages(bytes));
+    if (!memory) return;
+    bytes = whole_huge_pages(bytes);
+    if (bytes < kWorthKeeping)
+        munmap(memory, bytes);
+    else
+        kept_memory().push_back({memory, bytes});
 }
 
 size_t beyond_caches() {

@@ -29,9 +29,9 @@ int heads_together(const AttentionPlan& plan) {
 }
 
 // Keys that some row of the block sees; the begin is moved down to where kernels can begin.
-KeyRange Schedule::block_keys(const Sequence& s, int64_t b, int64_t block) const {
+KeyRange Schedule::block_keys(const Sequence& s, int64_t block) const {
     KeyRange keys, all;
-    problem_->visible(b, s.row_begin(block) / group_, (s.row_begin(block + 1) - 1) / group_, &keys, &all);
+    problem_->visible(s.b, s.row_begin(block) / group_, (s.row_begin(block + 1) - 1) / group_, &keys, &all);
     keys.begin = std::min(keys.begin, keys.end) / jit::kKeyPadding * jit::kKeyPadding;
     return keys;
 }
@@ -52,41 +52,53 @@ int64_t Schedule::split_into(int64_t b, int64_t parts) const {
     return std::clamp(wanted, kDecodeSplit, kTileSplit);
 }
 
+Schedule::Sequence Schedule::cut(const AttentionPlan& plan, int64_t b) const {
+    const AttentionProblem& problem = *problem_;
+    Sequence s{b, items_, merges_, states_, problem.queries(b) * group_, 0, 0, kWhole, 1, 1};
+    if (!plan.target->jit()) {
+        s.block_rows = group_;
+    } else if (plan.first_rows(s.rows) <= plan.decode_rows) {
+        s.block_rows = std::max<int64_t>(s.rows, 1);
+        s.split = split_into(b, divide_up(kItems, kv_heads_));
+        if (problem.cache.heads_interleave()) s.heads = heads_together(plan);
+    } else if (plan.takes_few(plan.first_rows(s.rows))) {
+        s.block_rows = s.rows;
+        s.split = split_into(b, kFewParts);
+    } else {
+        s.block_rows = plan.tile_rows;
+        if (problem.queries(b) <= kFewQueries || s.rows <= s.block_rows) s.split = kTileSplit;
+    }
+    s.blocks = divide_up(s.rows, s.block_rows);
+    for (int64_t block = 0; s.split != kWhole && block < s.blocks; ++block) {
+        const KeyRange keys = block_keys(s, block);
+        s.parts = std::max(s.parts, divide_up(keys.end - first_part(s, keys), s.split));
+    }
+    return s;
+}
+
+void Schedule::add(const Sequence& s) {
+    items_ += s.blocks * kv_heads_ * s.parts;
+    if (s.parts > 1) {
+        merges_ += kv_heads_;
+        states_ += kv_heads_ * s.rows * s.parts;
+    }
+    sequences_.push_back(s);
+}
+
 void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem) {
     problem_ = &problem;
     group_ = plan.spec.group();
     kv_heads_ = plan.spec.Hk;
-    by_heads_ = problem.cache.heads_apart();
-    items_ = merges_ = states_ = 0;
+    by_heads_from_ = items_ = merges_ = states_ = 0;
     sequences_.clear();
     if (problem.n == 0) return;
-    for (int64_t b = 0; b < problem.B; ++b) {
-        Sequence s{items_, merges_, states_, problem.queries(b) * group_, 0, 0, kWhole, 1, 1};
-        if (!plan.target->jit()) {
-            s.block_rows = group_;
-        } else if (plan.first_rows(s.rows) <= plan.decode_rows) {
-            s.block_rows = std::max<int64_t>(s.rows, 1);
-            s.split = split_into(b, divide_up(kItems, kv_heads_));
-            if (problem.cache.heads_interleave()) s.heads = heads_together(plan);
-        } else if (plan.takes_few(plan.first_rows(s.rows))) {
-            s.block_rows = s.rows;
-            s.split = split_into(b, kFewParts);
-        } else {
-            s.block_rows = plan.tile_rows;
-            if (problem.queries(b) <= kFewQueries || s.rows <= s.block_rows) s.split = kTileSplit;
-        }
-        s.blocks = divide_up(s.rows, s.block_rows);
-        for (int64_t block = 0; s.split != kWhole && block < s.blocks; ++block) {
-            const KeyRange keys = block_keys(s, b, block);
-            s.parts = std::max(s.parts, divide_up(keys.end - first_part(s, keys), s.split));
-        }
-        items_ += s.blocks * kv_heads_ * s.parts;
-        if (s.parts > 1) {
-            merges_ += kv_heads_;
-            states_ += kv_heads_ * s.rows * s.parts;
-        }
-        sequences_.push_back(s);
+    // Long items first, so that threads end at nearly the same time.
+    for (const bool several_blocks : {true, false}) {
+        by_heads_from_ = items_;
+        for (int64_t b = 0; b < problem.B; ++b)
+            if (const Sequence s = cut(plan, b); (s.blocks > 1) == several_blocks) add(s);
     }
+    if (!problem.cache.heads_apart()) by_heads_from_ = items_;
 }
 
 const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index) const {
@@ -99,13 +111,13 @@ const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index
 // lines. Else what all sequences have of one head comes before the next head: two pieces of its memory share a
 // line of what translates their addresses.
 Schedule::Place Schedule::place(int64_t index) const {
-    if (!by_heads_) {
+    if (index < by_heads_from_) {
         const Sequence& s = find(&Sequence::first_item, index);
         return {s, (index - s.first_item) % kv_heads_, (index - s.first_item) / kv_heads_};
     }
-    const int64_t of_head = index % (items_ / kv_heads_);
-    const Sequence& s = find(&Sequence::first_item, of_head * kv_heads_);
-    return {s, index / (items_ / kv_heads_), of_head - s.first_item / kv_heads_};
+    const int64_t of_a_head = (items_ - by_heads_from_) / kv_heads_, local = index - by_heads_from_;
+    const Sequence& s = find(&Sequence::first_item, by_heads_from_ + local % of_a_head * kv_heads_);
+    return {s, local / of_a_head, local % of_a_head - (s.first_item - by_heads_from_) / kv_heads_};
 }
 
 int64_t Schedule::together(int64_t begin, int64_t end) const {
@@ -125,13 +137,13 @@ HeadItems Schedule::items(int64_t begin, int64_t end) const {
 
 Item Schedule::item(const Place& place) const {
     const Sequence& s = place.sequence;
-    const int64_t b = &s - sequences_.data(), part = place.index % s.parts;
+    const int64_t part = place.index % s.parts;
     // Later rows see more keys under a causal mask: longest first.
     const int64_t block = s.blocks - 1 - place.index / s.parts;
     const int64_t row_begin = s.row_begin(block), row_end = s.row_begin(block + 1);
     const int64_t state = s.first_state + (place.head * s.rows + row_begin) * s.parts + part;
-    Item item{b, int(place.head), row_begin, row_end, 0, 0, part, s.parts, state, s.first_merge + place.head};
-    const KeyRange keys = block_keys(s, b, block);
+    Item item{s.b, int(place.head), row_begin, row_end, 0, 0, part, s.parts, state, s.first_merge + place.head};
+    const KeyRange keys = block_keys(s, block);
     if (s.parts == 1) {
         item.key_begin = keys.begin;
         item.key_end = keys.end;
@@ -144,14 +156,14 @@ Item Schedule::item(const Place& place) const {
 }
 
 int64_t Schedule::merged_items(const Item& item) const {
-    const Sequence& s = sequences_[size_t(item.b)];
+    const Sequence& s = find(&Sequence::first_merge, item.merge);
     return s.blocks * s.parts;
 }
 
 Item Schedule::merge(int64_t index) const {
     const Sequence& s = find(&Sequence::first_merge, index);
-    const int64_t b = &s - sequences_.data(), head = index - s.first_merge;
-    return {b, int(head), 0, s.rows, 0, 0, 0, s.parts, s.first_state + head * s.rows * s.parts, index};
+    const int64_t head = index - s.first_merge;
+    return {s.b, int(head), 0, s.rows, 0, 0, 0, s.parts, s.first_state + head * s.rows * s.parts, index};
 }
 
 }  // namespace quire

@@ -61,7 +61,7 @@ public:
 
 private:
     struct Sequence {
-        int64_t first_item, first_merge, first_state;
+        int64_t b, first_item, first_merge, first_state;
         int64_t rows, block_rows, blocks;  // query rows, rows a block
         int64_t split, parts;              // keys a part
         int heads;                         // whose items are run together
@@ -78,15 +78,17 @@ private:
     const Sequence& find(int64_t Sequence::*first, int64_t index) const;
     Place place(int64_t index) const;
     Item item(const Place& place) const;
+    Sequence cut(const AttentionPlan& plan, int64_t b) const;  // behind those that there are
+    void add(const Sequence& s);
     int64_t split_into(int64_t b, int64_t parts) const;
-    KeyRange block_keys(const Sequence& s, int64_t b, int64_t block) const;
+    KeyRange block_keys(const Sequence& s, int64_t block) const;
     static int64_t first_part(const Sequence& s, const KeyRange& keys);
 
     const AttentionProblem* problem_ = nullptr;
     int group_ = 1, kv_heads_ = 1;
-    bool by_heads_ = false;  // all of a head before the next one
-    std::vector<Sequence> sequences_;
+    std::vector<Sequence> sequences_;  // those of several blocks, then all others
     int64_t items_ = 0, merges_ = 0, states_ = 0;
+    int64_t by_heads_from_ = 0;  // from this item on all of a head come before the next head
 };
 
 }  // namespace quire

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "jit/code_cache.h"
@@ -138,6 +140,44 @@ TEST(Schedule, QuickHeadsTogether) {
             EXPECT_EQ(most > 1, interleaved && assumed && best_target().jit());
         }
     assume_large_l2(large);
+}
+
+// All parts of a head before the next head where heads lie apart, of all sequences; no item is left out or comes
+// twice. Elsewhere, and where blocks of rows differ in length, heads follow each other.
+TEST(Schedule, QuickOrderOfHeads) {
+    if (!best_target().jit()) GTEST_SKIP() << "NO JIT: its items have no parts";
+    jit::CodeCache cache(size_t(1) << 30);
+    const AttentionSpec spec = usual_spec(kFormats[1]);
+    constexpr int64_t kRow = 64, kSlots = 8192;
+    struct Case {
+        int64_t queries, row_stride, head_stride;
+        bool by_heads;
+    };
+    for (const Case& c : {Case{1, kRow, kSlots * kRow, true}, Case{1, kRow, -kSlots * kRow, true},
+                          Case{1, kRow, spec.page_size * kRow, false}, Case{1, 2 * kRow, kRow, false},
+                          Case{500, kRow, kSlots * kRow, false}}) {
+        SCOPED_TRACE(testing::Message() << c.queries << ' ' << c.row_stride << ' ' << c.head_stride);
+        Cut cut(spec, c.queries, 4000, cache);
+        cut.problem.B = 3;
+        cut.problem.n = 3 * c.queries;
+        cut.problem.cache.page_size = spec.page_size;
+        cut.problem.cache.key.row_stride = c.row_stride;
+        cut.problem.cache.key.head_stride = c.head_stride;
+        cut.schedule.build(cut.plan, cut.problem);
+        int64_t changes = 0, last = -1;
+        std::set<std::tuple<int64_t, int, int64_t, int64_t>> seen;
+        std::set<int64_t> states;
+        for (int64_t i = 0; i < cut.schedule.items(); ++i) {
+            const Item item = cut.schedule.items(i, i + 1).first;
+            changes += item.kv_head != last;
+            last = item.kv_head;
+            EXPECT_TRUE(seen.insert({item.b, item.kv_head, item.row_begin, item.part}).second);
+            EXPECT_TRUE(item.parts == 1 || states.insert(item.state).second);
+        }
+        EXPECT_EQ(seen.size(), size_t(cut.schedule.items()));
+        EXPECT_GT(cut.schedule.items(), 2 * spec.Hk);
+        EXPECT_EQ(changes, c.by_heads ? spec.Hk : cut.schedule.items());
+    }
 }
 
 }  // namespace
