@@ -54,17 +54,22 @@ void watch_generated_code() {
 
 std::map<uintptr_t, GeneratedKernel> generated_kernels() {
     std::map<uintptr_t, GeneratedKernel> kernels;
-    const char* const directory = getenv("QUIRE_JIT_DUMP");
-    if (!directory) return kernels;
     std::ifstream file(map_path());
     for (std::string line; std::getline(file, line);) {
         std::istringstream words(line);
         GeneratedKernel kernel;
         if (!(words >> std::hex >> kernel.address >> kernel.size >> kernel.name)) continue;
-        read_listing(fs::path(directory) / (kernel.name + ".lst"), &kernel.instructions);
         kernels[kernel.address] = kernel;  // the last that was there
     }
     return kernels;
+}
+
+const std::map<uintptr_t, std::string>& instructions_of(const GeneratedKernel& kernel) {
+    static std::map<std::string, std::map<uintptr_t, std::string>> listings;
+    const auto [at, is_new] = listings.try_emplace(kernel.name);
+    const char* const directory = getenv("QUIRE_JIT_DUMP");
+    if (is_new && directory) read_listing(fs::path(directory) / (kernel.name + ".lst"), &at->second);
+    return at->second;
 }
 
 }  // namespace bench

@@ -64,8 +64,9 @@ std::shared_ptr<Model> make_model(const Workload& workload) {
             work.add_unknown(double(times) / keys);
             continue;
         }
-        const auto instruction = kernel->instructions.find(address - kernel->address);
-        if (instruction == kernel->instructions.end()) return without("listings have no instructions");
+        const std::map<uintptr_t, std::string>& instructions = instructions_of(*kernel);
+        const auto instruction = instructions.find(address - kernel->address);
+        if (instruction == instructions.end()) return without("listings have no instructions");
         work.add(instruction->second, double(times) / keys);
         any = true;
     }
