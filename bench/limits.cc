@@ -45,7 +45,8 @@ std::vector<Memory>& kept_memory() {
 void* take_kept(size_t bytes) {
     if (bytes < kWorthKeeping) return nullptr;
     std::vector<Memory>& all = kept_memory();
-    const auto large = std::find_if(all.begin(), all.end(), [&](const Memory& m) { return m.bytes >= bytes; });
+    const auto large =
+        std::find_if(all.begin(), all.end(), [&](const Memory& m) { return m.bytes >= bytes; });
     if (large == all.end()) {
         for (const Memory& memory : all) munmap(memory.begin, memory.bytes);
         all.clear();
@@ -183,8 +184,8 @@ Limits LimitSamples::usual() const {
             if (sample.*field > 0) known.push_back(sample.*field);
         usual.*field = quantile_of(known, quantile);
     };
-    for (double Limits::*of_memory : {&Limits::read_bytes_per_s, &Limits::pages_bytes_per_s,
-                                        &Limits::copy_bytes_per_s, &Limits::apart})
+    for (double Limits::*of_memory :
+         {&Limits::read_bytes_per_s, &Limits::pages_bytes_per_s, &Limits::copy_bytes_per_s, &Limits::apart})
         take(of_memory, 0.5);
     for (double Limits::*of_processor :
          {&Limits::fma_flops_per_s, &Limits::dot16_flops_per_s, &Limits::dot8_flops_per_s,

@@ -19,8 +19,8 @@ struct Limits {
     double dot8_flops_per_s = 0;   // products of 8-bit integers added up
     double bf16_flops_per_s = 0;   // products of bfloat16 added up in float32; 0 where the target has none
     double cycles_per_s = 0;       // of one thread
-    // Of a workload that a cache holds: calls of one thread each, one on each of the workload's threads at once,
-    // to the speed of one alone. What the memory that processors share, and other machines, leave of 2.
+    // Of a workload that a cache holds: calls of one thread each, one on each of the workload's threads at
+    // once, to the speed of one alone. What the memory that processors share, and other machines, leave of 2.
     double apart = 0;
 
     // Of the arithmetic that a precision can be had with.

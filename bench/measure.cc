@@ -75,7 +75,7 @@ private:
     }
 
     const Workload workload_;
-    const PagedCache* cache_ = nullptr;  // the workload's, where it is read from memory
+    const PagedCache* cache_ = nullptr;       // the workload's, where it is read from memory
     std::vector<std::vector<Piece>> pieces_;  // of each layer
     std::unique_ptr<Apart> apart_;
     Wanted wanted_;

@@ -53,11 +53,12 @@ void Table::begin(const std::string& name) {
 }
 
 void Table::print_row(const std::string& name, const Result& r) {
-    std::fprintf(
-        out_, "%-*s %10s %7s %7s %8s %6s %6s %6s %6s %7s %7s", width_, name.c_str(),
-        fixed("%.4g", r.time_ms).c_str(), percent(r.spread).c_str(), fixed("%.2f", r.cache_gb_per_s).c_str(),
-        fixed("%.1f", r.gflop_per_s).c_str(), percent(r.dram_share).c_str(), percent(r.pages_share).c_str(), percent(r.peak_share).c_str(),
-        percent(r.roofline_share).c_str(), percent(r.memcpy_share).c_str(), fixed("%.1f", r.cycles).c_str());
+    std::fprintf(out_, "%-*s %10s %7s %7s %8s %6s %6s %6s %6s %7s %7s", width_, name.c_str(),
+                 fixed("%.4g", r.time_ms).c_str(), percent(r.spread).c_str(),
+                 fixed("%.2f", r.cache_gb_per_s).c_str(), fixed("%.1f", r.gflop_per_s).c_str(),
+                 percent(r.dram_share).c_str(), percent(r.pages_share).c_str(), percent(r.peak_share).c_str(),
+                 percent(r.roofline_share).c_str(), percent(r.memcpy_share).c_str(),
+                 fixed("%.1f", r.cycles).c_str());
     if (!with_model_) return;
     const std::unique_ptr<Result> model = modelled(r);
     std::fprintf(out_, " %8s %8s", model ? percent(model->roofline_share).c_str() : "-",

@@ -108,8 +108,8 @@ const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index
 }
 
 // Heads of which a row or a page of the cache holds all follow each other: they share memory pages and cache
-// lines. Else what all sequences have of one head comes before the next head: two pieces of its memory share a
-// line of what translates their addresses.
+// lines. Else what all sequences have of one head comes before the next head: two pieces of its memory share
+// a line of what translates their addresses.
 Schedule::Place Schedule::place(int64_t index) const {
     if (index < by_heads_from_) {
         const Sequence& s = find(&Sequence::first_item, index);
@@ -142,7 +142,8 @@ Item Schedule::item(const Place& place) const {
     const int64_t block = s.blocks - 1 - place.index / s.parts;
     const int64_t row_begin = s.row_begin(block), row_end = s.row_begin(block + 1);
     const int64_t state = s.first_state + (place.head * s.rows + row_begin) * s.parts + part;
-    Item item{s.b, int(place.head), row_begin, row_end, 0, 0, part, s.parts, state, s.first_merge + place.head};
+    Item item{s.b,   int(place.head),           row_begin, row_end, 0, 0, part, s.parts,
+              state, s.first_merge + place.head};
     const KeyRange keys = block_keys(s, block);
     if (s.parts == 1) {
         item.key_begin = keys.begin;

@@ -142,8 +142,8 @@ TEST(Schedule, QuickHeadsTogether) {
     assume_large_l2(large);
 }
 
-// All parts of a head before the next head where heads lie apart, of all sequences; no item is left out or comes
-// twice. Elsewhere, and where blocks of rows differ in length, heads follow each other.
+// All parts of a head before the next head where heads lie apart, of all sequences; no item is left out or
+// comes twice. Elsewhere, and where blocks of rows differ in length, heads follow each other.
 TEST(Schedule, QuickOrderOfHeads) {
     if (!best_target().jit()) GTEST_SKIP() << "NO JIT: its items have no parts";
     jit::CodeCache cache(size_t(1) << 30);

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 SMALL = "--kv-len 64 --threads 1 --warm 1 --benchmark_min_time=0.001".split()
 FIELDS = """workload query_len kv_len heads kv_heads head_dim value_dim value_view ragged window mask
     mask_type cache group layout page_size threads target precision time_ms cache_gb_per_s gflop_per_s
-    dram_share peak_share roofline_share""".split()
+    dram_share pages_share peak_share roofline_share threads_apart""".split()
 
 
 def bench(*arguments):
@@ -276,6 +276,37 @@ def test_json(tmp_path):
     assert rows[0]["bytes"] == 64 * 8 * 2 * (128 + 8) + 2 * 32 * 128 * 4
     with (tmp_path / "out.csv").open() as file:
         assert [row["workload"] for row in csv.DictReader(file)] == [row["workload"] for row in rows]
+
+
+@pytest.mark.parametrize("layout", range(5))
+def test_reads_of_pages(layout):
+    """Loads of a cache's pieces are measured beside decode from memory, of all layouts; else they do not apply."""
+
+    def results(*arguments):
+        done = bench(
+            *["--layout", str(layout), "--cache", "int8,bf16,q8_0,int4_b16", "--page-size", "48"],
+            *["--threads", "1", "--benchmark_min_time=0.001", "--json", "-", *arguments],
+        )
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)["results"]
+        assert len(rows) == 4
+        return rows
+
+    assert all(row["pages_share"] > 0 for row in results("--kv-len", "1000"))
+    for other in (["--warm", "1"], ["--query-len", "17"], ["--window", "64"]):
+        assert all(row["pages_share"] is None for row in results("--kv-len", "100", *other))
+
+
+def test_threads_apart():
+    """What threads that share no work reach together is measured where there are several."""
+    count = min(2, os.cpu_count())
+    done = bench("--kv-len", "256", "--warm", "1", "--threads", str(count), "--json", "-")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["results"]
+    if count == 1:
+        assert row["threads_apart"] is None
+    else:
+        assert row["threads_apart"] > 0
 
 
 @pytest.mark.parametrize("layout", range(4))
