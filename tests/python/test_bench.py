@@ -280,7 +280,7 @@ def test_json(tmp_path):
 
 @pytest.mark.parametrize("layout", range(5))
 def test_reads_of_pages(layout):
-    """Loads of a cache's pieces are measured beside decode from memory, of all layouts; else they do not apply."""
+    """Loads of a cache's pieces are measured beside decode from memory; else they do not apply."""
 
     def results(*arguments):
         done = bench(
