@@ -42,13 +42,6 @@ Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
         cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
 }
 
-Status make_scales(CodeCache& cache, RowKey key, ScalesKernels* kernels) {
-    QUIRE_TRY(make_scales(cache, key, &kernels->listed));
-    if (block_info(key.format.type)) return {};
-    key.placement = Placement::adjacent;
-    return make_scales(cache, key, &kernels->side_by_side);
-}
-
 // Of float products.
 RowKey plain(RowKey key) {
     key.products = Products::floats;

@@ -56,16 +56,11 @@ struct TileKernels {  // query rows in the lanes; for one width of panel
     Kernel<TilePvArgs> pv;
 };
 
-struct ScalesKernels {                // f32 scales of cache rows
-    Kernel<ScalesArgs> listed;        // empty where the format has none
-    Kernel<ScalesArgs> side_by_side;  // empty where the rows hold their scales, too
-};
-
 struct PackKernels {                             // cache rows -> tiles for TileKernels
     Kernel<TokenRowsArgs> key_rows, value_rows;  // blocks of tokens -> rows; empty where the cache has rows
     Products key_products = Products::floats, value_products = Products::floats;
     bool probability_pairs = false;  // TileKernels::softmax leaves pairs of bfloat16 numbers
-    ScalesKernels key_scales, value_scales;
+    Kernel<ScalesArgs> key_scales, value_scales;
     Kernel<TileScalesArgs> relate;  // of the values, where their weights are words or bytes; else empty
     Kernel<PackArgs> keys, values;  // values: empty where products take them from the rows of the cache
 };

@@ -106,18 +106,7 @@ void RowAddresses::set(const CacheView& cache, int64_t b, int kv_head, int64_t f
     begin = first;
     count = keys;
     side_by_side = false;
-    list(cache, b, kv_head, fill);
-}
-
-void RowAddresses::set_tile(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys) {
-    begin = first;
-    count = keys;
-    side_by_side = keys % jit::kKeyPadding == 0 && cache.side_by_side(first, keys);
-    list(cache, b, kv_head, 0);
-}
-
-void RowAddresses::list(const CacheView& cache, int64_t b, int kv_head, int64_t fill) {
-    const int64_t first = begin, keys = count, entries = std::max(padded(), fill);
+    const int64_t entries = std::max(padded(), fill);
     RowsList lists[4];
     int rows = 0;
     const auto set_side = [&](const RowView& view, const char** out) {
@@ -129,10 +118,7 @@ void RowAddresses::list(const CacheView& cache, int64_t b, int kv_head, int64_t 
     const auto set_scales = [&](const RowView& side, const char** of_side, const RowView& scales,
                                 const char** out) {
         if (scales.base == side.base) return of_side;  // blocks, which hold their scales; or there are none
-        if (scales.base && side_by_side)
-            *out = scales.at(b, cache.row(b, first), kv_head);
-        else if (scales.base)
-            set_side(scales, out);
+        if (scales.base) set_side(scales, out);
         return out;
     };
     set_side(cache.key, key);

@@ -60,15 +60,11 @@ struct RowAddresses {
 
     // The last row is repeated up to a multiple of kKeyPadding and at least `fill` entries.
     void set(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys, int64_t fill);
-    // The same of a tile; of scales side by side the first alone.
-    void set_tile(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys);
     // The first of each list alone, where the keys are adjacent; false: they are not.
     bool set_adjacent(const CacheView& cache, int64_t b, int kv_head, int64_t first, int64_t keys);
     int64_t padded() const { return (count + jit::kKeyPadding - 1) / jit::kKeyPadding * jit::kKeyPadding; }
 
 private:
-    void list(const CacheView& cache, int64_t b, int kv_head, int64_t fill);
-
     const char *key_scales_[kEntries], *value_scales_[kEntries];
 };
 

@@ -101,7 +101,7 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, Til
     s.next_asked += rows;
     if (rows == 0) return;
     const auto add_rows = [&](const char* const* list, int64_t bytes) {
-        s.next->side_by_side ? s.ahead->add_adjacent(list[0] + first * bytes, rows, bytes)
+        s.next->side_by_side ? s.ahead->add_adjacent(list[first], rows, bytes)
                              : s.ahead->add(list + first, rows, bytes);
     };
     const auto add_blocks = [&](const char* const* list, int64_t bytes) {
@@ -201,19 +201,12 @@ const float* packed_in_cache(const AttentionPlan& plan, const RowAddresses& rows
     return reinterpret_cast<const float*>(rows.key[0]);
 }
 
-void load_scales(const jit::ScalesKernels& kernels, const char* const* scales, const RowAddresses& rows,
-                 float* out) {
-    const bool by_first = rows.side_by_side && kernels.side_by_side;
-    if (const jit::Kernel<jit::ScalesArgs>& kernel = by_first ? kernels.side_by_side : kernels.listed)
-        kernel({scales, out, rows.padded()});
-}
-
 void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s) {
     const AttentionSpec& spec = plan.spec;
     const jit::PackKernels& pack = *s.pack;
     const char *const *key = rows.key, *const *key_scale = rows.key_scale;
     s.taken.take(pack.key_rows, spec.key_format, spec.D, rows, &key, &key_scale);
-    load_scales(pack.key_scales, key_scale, rows, s.key_scales);
+    if (pack.key_scales) pack.key_scales({key_scale, s.key_scales, rows.padded()});
     s.packed_keys = packed_in_cache(plan, rows);
     if (!s.packed_keys) {
         pack.keys({key, s.key_scales, s.keys, rows.padded()});
@@ -221,7 +214,7 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     }
     const char *const *value = rows.value, *const *value_scale = rows.value_scale;
     s.taken.take(pack.value_rows, spec.value_format, spec.Dv, rows, &value, &value_scale);
-    load_scales(pack.value_scales, value_scale, rows, s.value_scales);
+    if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
     const bool pairs = pack.value_products != jit::Products::floats;
     s.packed = value;
     if (pack.values) {
@@ -247,7 +240,8 @@ int64_t find_tile(const AttentionPlan& plan, const AttentionProblem& p, const It
         begin += count();
     s.next->count = s.next_asked = s.num_next_queries = 0;
     if (begin < item.key_end) {
-        s.next->set_tile(p.cache, item.b, item.kv_head, begin, count());
+        s.next->set(p.cache, item.b, item.kv_head, begin, count(), 0);
+        s.next->side_by_side = p.cache.side_by_side(begin, count());
     }
     return begin;
 }

@@ -19,12 +19,12 @@ public:
         add(k.listed, k);
         if (side_by_side) add(k.side_by_side, k);
     }
-    void add(const jit::PackKernels& k, bool side_by_side) {
+    void add(const jit::PackKernels& k) {
         add(k.key_rows);
         add(k.value_rows);
-        add(k.key_scales, side_by_side);
+        add(k.key_scales);
         add(k.keys);
-        add(k.value_scales, side_by_side);
+        add(k.value_scales);
         add(k.relate);
         add(k.values);
     }
@@ -67,10 +67,6 @@ public:
     const std::string& text() const { return text_; }
 
 private:
-    void add(const jit::ScalesKernels& k, bool side_by_side) {
-        add(k.listed);
-        if (side_by_side) add(k.side_by_side);
-    }
     void add(const jit::BlockKernels& k, const jit::DecodeKernels& beside) {
         add(k.key_scales);
         add(k.qk);

@@ -27,11 +27,11 @@ std::string line(const char* what, const KernelNames& names) {
 std::string kernels_of(const AttentionPlan& plan) {
     KernelNames names;
     for (const jit::DecodeKernels& k : plan.decode) names.add(k, true);
-    names.add(plan.pack, true);
+    names.add(plan.pack);
     names.add(plan.panel);
     names.add(plan.mask_rows);
     for (const jit::TileKernels& k : plan.tile) names.add(k);
-    names.add(plan.few_pack, true);
+    names.add(plan.few_pack);
     names.add(plan.few_panel, false);
     for (const jit::TileKernels& k : plan.few) names.add(k);
     names.add(plan.merge);

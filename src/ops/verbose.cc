@@ -103,7 +103,7 @@ void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNam
             continue;
         }
         const bool few = plan.takes_few(rows);
-        names->add(few ? plan.few_pack : plan.pack, p.cache.adjacent);
+        names->add(few ? plan.few_pack : plan.pack);
         names->add(few ? plan.few_panel : plan.panel, !few);
         const bool of_numbers = p.num_terms == 1 && numbers_of(p, p.terms[0], b, 0, 0, 0);
         if (of_numbers) names->add(plan.mask_rows.of(p.terms[0].type));

@@ -202,14 +202,14 @@ private:
         const GuardedBuffer key_rows = keys_.rows(first, count, padded),
                             key_scales = keys_.scales(first, count, padded),
                             value_scales = values_.scales(first, count, padded);
-        if (pack_.key_scales.listed)
+        if (pack_.key_scales)
             poisoned_call<jit::ScalesArgs>(
-                pack_.key_scales.listed, {address(key_scales), tile.key_scales.as<float>(), padded}, around.entry);
+                pack_.key_scales, {address(key_scales), tile.key_scales.as<float>(), padded}, around.entry);
         poisoned_call<jit::PackArgs>(
             pack_.keys, {address(key_rows), tile.key_scales.as<float>(), tile.keys.as<float>(), padded},
             around.entry);
-        if (pack_.value_scales.listed)
-            poisoned_call<jit::ScalesArgs>(pack_.value_scales.listed,
+        if (pack_.value_scales)
+            poisoned_call<jit::ScalesArgs>(pack_.value_scales,
                                            {address(value_scales), tile.value_scales.as<float>(), padded},
                                            around.entry);
         if (pack_.values)
