@@ -15,6 +15,12 @@ constexpr int64_t kBlockKeys = 128;
 // Lines asked for before one is loaded: as far as a kernel's own. Anything from 16 to 256 reads as fast.
 constexpr size_t kAhead = 64;
 
+// Keys of a head in a row, where a page holds all heads: 16 parts of 8 heads, of 512 keys at least.
+int64_t part_keys(const Workload& w) {
+    constexpr int64_t kItems = 128, kLeast = 512, kMost = 4096;
+    return std::clamp(w.kv_len * w.kv_heads / kItems / kLeast * kLeast, kLeast, kMost);
+}
+
 class Pieces {
 public:
     void add(const quire_tensor& rows, int64_t row, int64_t head) {
@@ -105,10 +111,18 @@ std::vector<Piece> pieces_of(const PagedCache& cache, const Workload& w, int64_t
         };
         for (const Plane& plane : planes) add(plane.rows), add(plane.scales);
     };
-    const int64_t together = w.layout < 3 ? w.kv_heads : 1;
-    for (int64_t b = 0; b < w.batch; ++b)
-        for (int64_t head = 0; head < w.kv_heads; head += together)
-            for (int64_t first = 0; first < rows; first += block) add_block(b, first, head, head + together);
+    // Heads that share pages take turns after so many keys, those of a row after each block.
+    const int64_t part = w.layout < 3 ? block : w.layout == kWholePages ? part_keys(w) / unit : rows;
+    const auto add_sequence = [&](int64_t b, int64_t heads_from, int64_t heads_to, int64_t together) {
+        for (int64_t begin = 0; begin < rows; begin += part)
+            for (int64_t head = heads_from; head < heads_to; head += together)
+                for (int64_t first = begin; first < std::min(begin + part, rows); first += block)
+                    add_block(b, first, head, head + together);
+    };
+    for (int64_t head = 0; w.layout == 3 && head < w.kv_heads; ++head)
+        for (int64_t b = 0; b < w.batch; ++b) add_sequence(b, head, head + 1, 1);
+    for (int64_t b = 0; w.layout != 3 && b < w.batch; ++b)
+        add_sequence(b, 0, w.kv_heads, w.layout < 3 ? w.kv_heads : 1);
     return pieces.take();
 }
 

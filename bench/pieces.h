@@ -13,8 +13,8 @@ struct Piece {
 };
 
 // What lies side by side of the keys that a layer's queries see, of their values and of scales, in the order
-// in which decode takes them: block by block of 128 keys, of each head in turn where a head's rows lie
-// together, else of all heads.
+// in which decode takes them: block by block of 128 keys, of all sequences head by head where heads lie
+// apart; where a page holds all heads by turns of some pages each; where a row does, of all heads together.
 std::vector<Piece> pieces_of(const PagedCache& cache, const Workload& workload, int64_t layer);
 
 // Bytes a second of threads that do nothing but ask for the lines of their share, in that order, and load
