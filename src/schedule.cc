@@ -54,7 +54,7 @@ int64_t Schedule::split_into(int64_t b, int64_t parts) const {
 
 Schedule::Sequence Schedule::cut(const AttentionPlan& plan, int64_t b) const {
     const AttentionProblem& problem = *problem_;
-    Sequence s{b, items_, merges_, states_, problem.queries(b) * group_, 0, 0, kWhole, 1, 1};
+    Sequence s{b, 0, 0, 0, problem.queries(b) * group_, 0, 0, kWhole, 1, 1};
     if (!plan.target->jit()) {
         s.block_rows = group_;
     } else if (plan.first_rows(s.rows) <= plan.decode_rows) {
@@ -76,7 +76,8 @@ Schedule::Sequence Schedule::cut(const AttentionPlan& plan, int64_t b) const {
     return s;
 }
 
-void Schedule::add(const Sequence& s) {
+void Schedule::add(Sequence s) {
+    s.first_item = items_, s.first_merge = merges_, s.first_state = states_;
     items_ += s.blocks * kv_heads_ * s.parts;
     if (s.parts > 1) {
         merges_ += kv_heads_;
@@ -91,13 +92,15 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
     kv_heads_ = plan.spec.Hk;
     by_heads_from_ = items_ = merges_ = states_ = 0;
     sequences_.clear();
+    of_one_block_.clear();
     if (problem.n == 0) return;
     // Long items first, so that threads end at nearly the same time.
-    for (const bool several_blocks : {true, false}) {
-        by_heads_from_ = items_;
-        for (int64_t b = 0; b < problem.B; ++b)
-            if (const Sequence s = cut(plan, b); (s.blocks > 1) == several_blocks) add(s);
+    for (int64_t b = 0; b < problem.B; ++b) {
+        const Sequence s = cut(plan, b);
+        s.blocks > 1 ? add(s) : of_one_block_.push_back(s);
     }
+    by_heads_from_ = items_;
+    for (const Sequence& s : of_one_block_) add(s);
     if (!problem.cache.heads_apart()) by_heads_from_ = items_;
 }
 

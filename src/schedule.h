@@ -78,15 +78,16 @@ private:
     const Sequence& find(int64_t Sequence::*first, int64_t index) const;
     Place place(int64_t index) const;
     Item item(const Place& place) const;
-    Sequence cut(const AttentionPlan& plan, int64_t b) const;  // behind those that there are
-    void add(const Sequence& s);
+    Sequence cut(const AttentionPlan& plan, int64_t b) const;
+    void add(Sequence s);  // behind those that there are
     int64_t split_into(int64_t b, int64_t parts) const;
     KeyRange block_keys(const Sequence& s, int64_t block) const;
     static int64_t first_part(const Sequence& s, const KeyRange& keys);
 
     const AttentionProblem* problem_ = nullptr;
     int group_ = 1, kv_heads_ = 1;
-    std::vector<Sequence> sequences_;  // those of several blocks, then all others
+    std::vector<Sequence> sequences_;  // those of several blocks, then of_one_block_
+    std::vector<Sequence> of_one_block_;
     int64_t items_ = 0, merges_ = 0, states_ = 0;
     int64_t by_heads_from_ = 0;  // from this item on all of a head come before the next head
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "jit/code_cache.h"
@@ -177,6 +178,42 @@ TEST(Schedule, QuickOrderOfHeads) {
         EXPECT_EQ(seen.size(), size_t(cut.schedule.items()));
         EXPECT_GT(cut.schedule.items(), 2 * spec.Hk);
         EXPECT_EQ(changes, c.by_heads ? spec.Hk : cut.schedule.items());
+    }
+}
+
+// A sequence of several blocks of rows comes before those of one, whose items keep their order.
+TEST(Schedule, QuickLongSequencesFirst) {
+    if (!best_target().jit()) GTEST_SKIP() << "NO JIT: every sequence has a block for each query";
+    jit::CodeCache cache(size_t(1) << 30);
+    using Place = std::pair<int64_t, int>;  // sequence, kv head
+    constexpr int64_t kSlots = 8192;
+    const auto is_long = [](const Place& at) { return at.first == 1; };
+    const auto by_sequence = [](const Place& a, const Place& b) { return a.first < b.first; };
+    const auto by_head = [](const Place& a, const Place& b) { return a.second < b.second; };
+    const UnalignedInt64 starts[] = {0, 1, 501, 502};
+    for (const bool apart : {false, true}) {
+        Cut cut(usual_spec(kFormats[1]), 1, 4000, cache);
+        cut.problem.B = 3;
+        cut.problem.n = 502;
+        cut.problem.queries_at.given = {starts, 1, 0};
+        cut.problem.cache.page_size = cut.plan.spec.page_size;
+        cut.problem.cache.key.row_stride = 64;
+        cut.problem.cache.key.head_stride = apart ? kSlots * 64 : 64;
+        cut.schedule.build(cut.plan, cut.problem);
+        std::vector<Place> order;
+        for (int64_t i = 0; i < cut.schedule.items(); ++i) {
+            const Item item = cut.schedule.items(i, i + 1).first;
+            order.emplace_back(item.b, item.kv_head);
+            if (item.parts > 1) {
+                EXPECT_EQ(cut.schedule.merge(item.merge).b, item.b);
+                EXPECT_EQ(cut.schedule.merge(item.merge).kv_head, item.kv_head);
+            }
+        }
+        const auto rest = std::find_if_not(order.begin(), order.end(), is_long);
+        EXPECT_GT(rest - order.begin(), 2);
+        EXPECT_TRUE(std::none_of(rest, order.end(), is_long));
+        EXPECT_EQ(std::is_sorted(rest, order.end(), by_head), apart);
+        EXPECT_EQ(std::is_sorted(rest, order.end(), by_sequence), !apart);
     }
 }
 
