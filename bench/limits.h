@@ -20,7 +20,8 @@ struct Limits {
     double bf16_flops_per_s = 0;   // products of bfloat16 added up in float32; 0 where the target has none
     double cycles_per_s = 0;       // of one thread
     // Of a workload that a cache holds: calls of one thread each, one on each of the workload's threads at
-    // once, to the speed of one alone. What the memory that processors share, and other machines, leave of 2.
+    // once, to the speed of one alone. What the memory that processors share, and other machines, leave of
+    // their number.
     double apart = 0;
 
     // Of the arithmetic that a precision can be had with.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
+#include <utility>
 
 #include "bench/limits.h"
 
@@ -12,12 +12,15 @@ namespace {
 
 constexpr size_t kLine = 64;
 constexpr int64_t kBlockKeys = 128;
-// Lines asked for before one is loaded: as far as a kernel's own. Anything from 16 to 256 reads as fast.
+// Lines asked for before one is loaded. On Zen 5 16 and 32 read slower, up to 4096 as fast.
 constexpr size_t kAhead = 64;
 
-// Keys of a head in a row, where a page holds all heads: 16 parts of 8 heads, of 512 keys at least.
-int64_t part_keys(const Workload& w) {
+// Keys that a head, or as many heads as are together, has before the next: where a page holds all heads as
+// many as a work item of decode, where a row does a block.
+int64_t keys_in_turn(const Workload& w) {
     constexpr int64_t kItems = 128, kLeast = 512, kMost = 4096;
+    if (w.layout < 3) return kBlockKeys;
+    if (w.layout != kWholePages) return w.kv_len;
     return std::clamp(w.kv_len * w.kv_heads / kItems / kLeast * kLeast, kLeast, kMost);
 }
 
@@ -92,37 +95,34 @@ std::vector<size_t> shares_of(int threads, const std::vector<Piece>& pieces) {
 }  // namespace
 
 std::vector<Piece> pieces_of(const PagedCache& cache, const Workload& w, int64_t layer) {
-    struct Plane {
-        quire_tensor rows, scales;
-    };
-    std::vector<Plane> planes = {{cache.key(layer), cache.key_scale(layer)}};
-    if (!w.value_view) planes.push_back({cache.value(layer), cache.value_scale(layer)});
+    std::vector<quire_tensor> planes = {cache.key(layer), cache.key_scale(layer)};
+    if (!w.value_view) planes.insert(planes.end(), {cache.value(layer), cache.value_scale(layer)});
     const quire_tensor table = cache.page_table();
     const int64_t unit = w.in_blocks() ? kBlockTokens : 1, rows = (w.kv_len + unit - 1) / unit;
     const int64_t page = (w.page_size ? w.page_size : rows * unit) / unit;
-    const int64_t pages = table.rank == 2 ? table.shape[1] : 1, block = kBlockKeys / unit;
+    const int64_t pages = table.rank == 2 ? table.shape[1] : 1;
+    const int64_t block = kBlockKeys / unit, turn = (keys_in_turn(w) + unit - 1) / unit;
+    const int64_t together = w.layout < 3 ? w.kv_heads : 1;  // heads
     Pieces pieces;
-    const auto add_block = [&](int64_t b, int64_t first, int64_t heads_from, int64_t heads_to) {
+    const auto add_block = [&](int64_t b, int64_t first, int64_t heads) {
         const int64_t* const firsts = static_cast<const int64_t*>(table.data) + b * pages;
-        const auto add = [&](const quire_tensor& of) {
+        for (const quire_tensor& of : planes)
             for (int64_t row = first; row < std::min(first + block, rows); ++row)
-                for (int64_t head = heads_from; head < heads_to; ++head)
+                for (int64_t head = heads; head < heads + together; ++head)
                     pieces.add(of, firsts[row / page] / unit + row % page, head);
-        };
-        for (const Plane& plane : planes) add(plane.rows), add(plane.scales);
     };
-    // Heads that share pages take turns after so many keys, those of a row after each block.
-    const int64_t part = w.layout < 3 ? block : w.layout == kWholePages ? part_keys(w) / unit : rows;
-    const auto add_sequence = [&](int64_t b, int64_t heads_from, int64_t heads_to, int64_t together) {
-        for (int64_t begin = 0; begin < rows; begin += part)
-            for (int64_t head = heads_from; head < heads_to; head += together)
-                for (int64_t first = begin; first < std::min(begin + part, rows); first += block)
-                    add_block(b, first, head, head + together);
+    const auto add_turn = [&](int64_t b, int64_t begin, int64_t heads) {
+        for (int64_t first = begin; first < std::min(begin + turn, rows); first += block)
+            add_block(b, first, heads);
     };
-    for (int64_t head = 0; w.layout == 3 && head < w.kv_heads; ++head)
-        for (int64_t b = 0; b < w.batch; ++b) add_sequence(b, head, head + 1, 1);
-    for (int64_t b = 0; w.layout != 3 && b < w.batch; ++b)
-        add_sequence(b, 0, w.kv_heads, w.layout < 3 ? w.kv_heads : 1);
+    if (turn == rows) {  // sequences, too, before the next head
+        for (int64_t head = 0; head < w.kv_heads; head += together)
+            for (int64_t b = 0; b < w.batch; ++b) add_turn(b, 0, head);
+        return pieces.take();
+    }
+    for (int64_t b = 0; b < w.batch; ++b)
+        for (int64_t begin = 0; begin < rows; begin += turn)
+            for (int64_t head = 0; head < w.kv_heads; head += together) add_turn(b, begin, head);
     return pieces.take();
 }
 
