@@ -34,9 +34,9 @@ private:
 size_t scratch_floats(const AttentionPlan& plan);
 
 // `following`: what this thread runs next, if known; its first rows are fetched ahead.
-class SharedQueries;
+class KeptQueries;
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const HeadItems& items,
-                 const HeadItems& following, SharedQueries& queries, Scratch& scratch, States& states);
+                 const HeadItems& following, KeptQueries& queries, Scratch& scratch, States& states);
 void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                   const Item* following, Scratch& scratch, States& states);
 

@@ -108,37 +108,34 @@ QueryRows prepare_query(const AttentionPlan& plan, const AttentionProblem& p, co
     return layout.rows(memory);
 }
 
-void SharedQueries::reset(const AttentionPlan& plan, const Schedule& schedule) {
-    stride_ = 0;
-    const int64_t merges = plan.target->jit() ? schedule.merges() : 0, count = 2 * merges;
+size_t KeptQueries::floats_of_head(const AttentionPlan& plan, const Schedule& schedule) {
+    size_t most = 0;
     const auto room_for = [&](int64_t rows) {
-        if (rows > 0 && rows <= plan.decode_rows) stride_ = std::max(stride_, query_floats(plan, rows));
+        if (rows > 0 && rows <= plan.decode_rows) most = std::max(most, query_floats(plan, rows));
     };
-    for (int64_t i = 0; i < merges; ++i) {
+    const int64_t merges = plan.target->jit() ? schedule.merges() : 0;
+    for (int64_t i = 0; i < merges; i += plan.spec.Hk) {  // those of a sequence have the same rows
         const int64_t rows = schedule.merge(i).row_end, first = plan.first_rows(rows);
         room_for(first);
         room_for(rows - first);
     }
-    if (stride_ == 0) return;
-    memory_.reserve(size_t(count) * stride_);
-    memory_.reset();
-    first_ = memory_.floats(size_t(count) * stride_);
-    if (states_.size() < size_t(count)) states_ = std::vector<std::atomic<char>>(size_t(count));
-    for (int64_t i = 0; i < count; ++i) states_[size_t(i)].store(kNone, std::memory_order_relaxed);
+    return kSlots * most;
 }
 
-QueryRows SharedQueries::get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                             float* own) {
-    const size_t index = 2 * size_t(item.merge) + (item.row_begin > 0);
-    std::atomic<char>& state = states_[index];
-    float* const shared = first_ + index * stride_;
-    char was = state.load(std::memory_order_acquire);
-    if (was == kReady) return layout_of(plan, item.row_end - item.row_begin).rows(shared);
-    if (was != kNone || !state.compare_exchange_strong(was, kBegun, std::memory_order_relaxed))
-        return prepare_query(plan, problem, item, own);
-    const QueryRows rows = prepare_query(plan, problem, item, shared);
-    state.store(kReady, std::memory_order_release);
-    return rows;
+void KeptQueries::begin(int kv_heads, size_t floats_of_head) {
+    stride_ = floats_of_head / kSlots;
+    if (stride_ == 0) return;
+    of_.assign(kSlots * size_t(kv_heads), -1);
+    memory_.reserve(size_t(kv_heads) * floats_of_head);
+    memory_.reset();
+    first_ = memory_.floats(size_t(kv_heads) * floats_of_head);
+}
+
+QueryRows KeptQueries::get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item) {
+    float* const memory = first_ + slot(item) * stride_;
+    if (has(item)) return layout_of(plan, item.row_end - item.row_begin).rows(memory);
+    of_[slot(item)] = item.merge;
+    return prepare_query(plan, problem, item, memory);
 }
 
 }  // namespace quire

@@ -1,7 +1,5 @@
-// The query rows of decode as the kernels take them (jit/args.h: QkArgs): made once for all key ranges of a
-// sequence and kv head, whoever comes first.
+// The query rows of decode as the kernels take them (jit/args.h: QkArgs).
 #pragma once
-#include <atomic>
 #include <vector>
 
 #include "src/attend.h"
@@ -21,21 +19,28 @@ size_t query_floats(const AttentionPlan& plan, int64_t rows);
 QueryRows prepare_query(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
                         float* memory);
 
-// Of the sequences and kv heads whose keys are cut, by the index of Schedule::merge: rows that decode takes
-// from the first on, and those that it takes as the rest.
-class SharedQueries {
+// Those of a thread for the items of sequences whose keys are cut, made again where an item is of other rows
+// than its kv head's last one. Threads share nothing: what another has written is far away, and the items of
+// a thread are mostly parts of the same rows.
+class KeptQueries {
 public:
-    void reset(const AttentionPlan& plan, const Schedule& schedule);
+    // What a kv head of the schedule's sequences needs, in floats.
+    static size_t floats_of_head(const AttentionPlan& plan, const Schedule& schedule);
 
-    // The item's rows: shared where they are ready or nobody has begun, else made in `own`: no thread waits.
-    QueryRows get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, float* own);
+    // For a call; nothing is kept from those before.
+    void begin(int kv_heads, size_t floats_of_head);
+    bool has(const Item& item) const { return of_[slot(item)] == item.merge; }
+    QueryRows get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item);
 
 private:
-    enum State : char { kNone, kBegun, kReady };
-    std::vector<std::atomic<char>> states_;
+    static constexpr size_t kSlots =
+        2;  // of a head: rows from the first on, and what decode takes as the rest
+    static size_t slot(const Item& item) { return kSlots * size_t(item.kv_head) + (item.row_begin > 0); }
+
+    std::vector<int64_t> of_;  // of each slot, Item::merge
     Scratch memory_;
     float* first_ = nullptr;
-    size_t stride_ = 0;  // floats, a multiple of 16
+    size_t stride_ = 0;  // floats of a slot, a multiple of 16
 };
 
 }  // namespace quire

@@ -255,7 +255,7 @@ void prefetch_states(const AttentionPlan& plan, const Item& item, const States& 
     }
 }
 
-// The query rows of an item that is the first to round them: they have not been read yet.
+// The query rows of an item for which they are to be made: they have not been read yet.
 void prefetch_queries(const AttentionPlan& plan, const AttentionProblem& p, const Item& item) {
     const int64_t bytes = bytes_of(plan.spec.type, plan.spec.D);
     for (int64_t row = item.row_begin; row < item.row_end; ++row) {
@@ -264,18 +264,28 @@ void prefetch_queries(const AttentionPlan& plan, const AttentionProblem& p, cons
     }
 }
 
-Head begin_head(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
-                SharedQueries& queries, Scratch& scratch) {
-    const int64_t rows = item.row_end - item.row_begin;
-    float* const own = scratch.floats(query_floats(plan, rows));
-    const size_t outputs = size_t(rows * plan.value_stride);
-    const QueryRows query =
-        item.parts > 1 ? queries.get(plan, problem, item, own) : prepare_query(plan, problem, item, own);
-    const Head head{item, query, scratch.floats(outputs), scratch.floats(size_t(rows)),
-                    scratch.floats(size_t(rows))};
-    std::fill_n(head.output, outputs, 0.f);
+// Of rows that have seen no key.
+void clear_state(const AttentionPlan& plan, const Head& head) {
+    const int64_t rows = head.item.row_end - head.item.row_begin;
+    std::fill_n(head.output, rows * plan.value_stride, 0.f);
     std::fill_n(head.max, rows, -INFINITY);
     std::fill_n(head.sum, rows, 0.f);
+}
+
+void write_head(const AttentionPlan& plan, const AttentionProblem& problem, const Head& head,
+                States& states) {
+    write_rows(plan, problem, head.item, head.max, head.sum, head.output, states);
+}
+
+Head begin_head(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
+                KeptQueries& queries, Scratch& scratch) {
+    const int64_t rows = item.row_end - item.row_begin;
+    const QueryRows query =
+        item.parts > 1 ? queries.get(plan, problem, item)
+                       : prepare_query(plan, problem, item, scratch.floats(query_floats(plan, rows)));
+    const Head head{item, query, scratch.floats(size_t(rows * plan.value_stride)),
+                    scratch.floats(size_t(rows)), scratch.floats(size_t(rows))};
+    clear_state(plan, head);
     return head;
 }
 
@@ -298,7 +308,7 @@ int64_t copied_value_bytes(const AttentionPlan& plan) {
 }
 
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const HeadItems& items,
-                 const HeadItems& following, SharedQueries& queries, Scratch& scratch, States& states) {
+                 const HeadItems& following, KeptQueries& queries, Scratch& scratch, States& states) {
     std::optional<WithoutSubnormals> flush(std::in_place);
     RowsState s = allocate(plan, scratch);
     set_asked_rows(plan, problem, &s);
@@ -310,13 +320,14 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
 
     KeyBlocks blocks(plan, problem.cache, first.row_end - first.row_begin, s.addresses);
     bool more = blocks.begin(first);
+    int64_t part_end = first.part_end();
     for (int64_t begin = first.key_begin; more;) {
         const int64_t end = block_end(first, begin);
-        const bool last = end >= first.key_end;
+        const bool last = end >= first.key_end, ends_part = end >= part_end;
         for (int h = 0; h < items.count; ++h) {
-            const Item& item = heads[h].item;
-            if (last && item.parts > 1) prefetch_states(plan, item, states);
-            if (last && h < following.count && following.first.part == 0)
+            Item& item = heads[h].item;
+            if (ends_part && item.parts > 1) prefetch_states(plan, item, states);
+            if (last && h < following.count && (following.first.parts == 1 || !queries.has(following[h])))
                 prefetch_queries(plan, problem, following[h]);
             const bool ends = h + 1 == items.count;
             more = ends ? blocks.follow(first, end) : blocks.follow(heads[h + 1].item, begin);
@@ -325,12 +336,16 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
             if (prefetches) blocks.list_before_listed(item);
             attend_block(plan, problem, heads[h], blocks.now(), prefetches ? blocks.next() : blocks.now(), s);
             blocks.move();
+            if (last || !ends_part) continue;
+            write_head(plan, problem, heads[h], states);
+            item.next_part();
+            clear_state(plan, heads[h]);
         }
+        if (ends_part && !last) part_end = heads[0].item.part_end();
         begin = end;
     }
     flush.reset();
-    for (int h = 0; h < items.count; ++h)
-        write_rows(plan, problem, heads[h].item, heads[h].max, heads[h].sum, heads[h].output, states);
+    for (int h = 0; h < items.count; ++h) write_head(plan, problem, heads[h], states);
 }
 
 }  // namespace quire

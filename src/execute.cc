@@ -96,7 +96,7 @@ void Run::start(std::shared_ptr<Context> context, const AppendPlan* append_plan,
         map_mask();
         schedule_.build(*attention_plan, attention);
         states_.resize(schedule_.states(), attention_plan->value_stride);
-        queries_.reset(*attention_plan, schedule_);
+        query_floats_ = KeptQueries::floats_of_head(*attention_plan, schedule_);
         count_parts();
         scratch_floats_ = std::max(scratch_floats_, scratch_floats(*attention_plan));
     }
@@ -134,13 +134,16 @@ int64_t Run::phase_items(int phase) const {
 }
 
 void Run::prepare_worker(int worker) {
-    std::unique_ptr<Scratch>& scratch = scratch_[worker];
-    if (!scratch) scratch = std::make_unique<Scratch>();
-    scratch->reserve(scratch_floats_);
+    std::unique_ptr<Worker>& own = workers_[worker];
+    if (!own) own = std::make_unique<Worker>();
+    own->scratch.reserve(scratch_floats_);
+    if (!attention_plan_) return;
+    own->queries.begin(attention_plan_->spec.Hk, query_floats_);
+    if (schedule_.merges() > 0) own->states.resize(near_states(), attention_plan_->value_stride);
 }
 
 void Run::run_items(int phase, Items items, Items following, int worker) {
-    Scratch& scratch = *scratch_[worker];
+    Scratch& scratch = workers_[worker]->scratch;
     const auto run = [](const auto& of_list, int64_t item) { of_list.run_item(item); };
     const auto run_with_scratch = [&](const auto& of_list, int64_t item) { of_list.run_item(item, scratch); };
     switch (phase) {
@@ -149,9 +152,7 @@ void Run::run_items(int phase, Items items, Items following, int worker) {
         case kCopies: return run_item_of(copies, items.begin, run);
         case kRead: return reader_.run_item(items.begin, scratch);
         case kScan: return mask_map_.run_item(items.begin);
-        case kAttend:
-            return attend(schedule_.items(items.begin, items.end),
-                          schedule_.items(following.begin, following.end), scratch);
+        case kAttend: return attend(items, following, *workers_[worker]);
         default: return run_item_of(outputs, items.begin, run_with_scratch);
     }
 }
@@ -163,17 +164,48 @@ Run::Items Run::together(int phase, Items taken) const {
     return {taken.begin, taken.begin + count};
 }
 
-// Parts are merged in their order, whoever does it.
-void Run::merge_after(const Item& item, Scratch& scratch) {
-    if (item.parts == 1) return;
-    std::atomic<int64_t>& done = done_[size_t(item.merge)];
-    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < schedule_.merged_items(item)) return;
+void Run::merge(const Item& item, const States& states, Scratch& scratch) {
     scratch.reset();
     float* merged = scratch.floats(size_t(attention_plan_->value_stride));
-    merge_item(*attention_plan_, attention, schedule_.merge(item.merge), states_, merged);
+    merge_item(*attention_plan_, attention, item, states, merged);
 }
 
-void Run::attend(const HeadItems& items, const HeadItems& following, Scratch& scratch) {
+// Parts are merged in their order, whoever does it. `parts`: of those that were run.
+void Run::merge_after(const Item& item, int64_t parts, Scratch& scratch) {
+    if (item.parts == 1) return;
+    std::atomic<int64_t>& done = done_[size_t(item.merge)];
+    if (done.fetch_add(parts, std::memory_order_acq_rel) + parts < schedule_.merged_items(item)) return;
+    merge(schedule_.merge(item.merge), states_, scratch);
+}
+
+// How many a thread keeps in its caches.
+int64_t Run::near_states() const {
+    constexpr int64_t kFloats = 32 << 10;
+    return kFloats / attention_plan_->value_stride;
+}
+
+// Whether they are all parts of a head's keys, with few enough states for one thread.
+bool Run::merges_alone(const HeadItems& items, int64_t parts) const {
+    const Item& item = items.first;
+    return parts > 1 && items.count == 1 && parts == item.parts && item.row_end * parts <= near_states();
+}
+
+void Run::attend(Items taken, Items taken_next, Worker& worker) {
+    HeadItems items = schedule_.items(taken.begin, taken.end);
+    const HeadItems following = schedule_.items(taken_next.begin, taken_next.end);
+    const int64_t parts = (taken.end - taken.begin) / items.count;
+    if (!merges_alone(items, parts)) {
+        attend_items(items, following, worker, states_);
+        for (int h = 0; h < items.count; ++h) merge_after(items[h], parts, worker.scratch);
+        return;
+    }
+    Item merged = schedule_.merge(items.first.merge);
+    items.first.state = merged.state = 0;
+    attend_items(items, following, worker, worker.states);
+    merge(merged, worker.states, worker.scratch);
+}
+
+void Run::attend_items(const HeadItems& items, const HeadItems& following, Worker& worker, States& states) {
     const AttentionPlan& plan = *attention_plan_;
     const int group = plan.spec.group();
     const Item& first = items.first;
@@ -185,9 +217,10 @@ void Run::attend(const HeadItems& items, const HeadItems& following, Scratch& sc
     const int64_t rows = attention.queries(first.b) * group, most_rows = plan.first_rows(rows);
     const auto attend_most = [&](const HeadItems& most, const HeadItems& after) {
         if (most_rows <= plan.decode_rows)
-            attend_rows(plan, attention, most, after, queries_, scratch, states_);
+            attend_rows(plan, attention, most, after, worker.queries, worker.scratch, states);
         else
-            attend_tiles(plan, attention, most.first, after.count ? &after.first : nullptr, scratch, states_);
+            attend_tiles(plan, attention, most.first, after.count ? &after.first : nullptr, worker.scratch,
+                         states);
     };
     if (most_rows == rows) {
         attend_most(items, following);
@@ -198,9 +231,8 @@ void Run::attend(const HeadItems& items, const HeadItems& following, Scratch& sc
         // The keys come from memory for most rows, whose products take longer than it does, and are near for
         // the rest.
         attend_most(most, {});
-        attend_rows(plan, attention, rest, following, queries_, scratch, states_);
+        attend_rows(plan, attention, rest, following, worker.queries, worker.scratch, states);
     }
-    for (int h = 0; h < items.count; ++h) merge_after(items[h], scratch);
 }
 
 // Neighbours go to one thread (Schedule::neighbours) as long as there is enough for all.
@@ -211,6 +243,7 @@ Run::Items Run::take(int phase, int threads) {
     do {
         if (begin >= items) return {items, items};
         end = begin + std::clamp<int64_t>((items - begin) / (2 * threads), 1, most);
+        if (phase == kAttend) end = schedule_.stop(begin, end);
     } while (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed));
     return {begin, end};
 }

@@ -118,10 +118,20 @@ public:
 private:
     Items take(int phase, int threads);
     Items together(int phase, Items taken) const;
-    void attend(const HeadItems& items, const HeadItems& following, Scratch& scratch);
+    // What a thread has of its own.
+    struct Worker {
+        Scratch scratch;
+        KeptQueries queries;
+        States states;  // of items that it merges at once
+    };
+    void attend(Items taken, Items taken_next, Worker& worker);
+    void attend_items(const HeadItems& items, const HeadItems& following, Worker& worker, States& states);
+    int64_t near_states() const;
+    bool merges_alone(const HeadItems& items, int64_t parts) const;
     void map_mask();
     void count_parts();
-    void merge_after(const Item& item, Scratch& scratch);
+    void merge_after(const Item& item, int64_t parts, Scratch& scratch);
+    void merge(const Item& item, const States& states, Scratch& scratch);
 
     std::shared_ptr<Context> context_;
     const AppendPlan* append_plan_ = nullptr;
@@ -132,11 +142,10 @@ private:
     bool scans_ = false;  // the map in a phase of its own, as it is not small
     Schedule schedule_;
     States states_;
-    SharedQueries queries_;
-    std::vector<std::atomic<int64_t>> done_;  // of each merge: items that have written their states
-    size_t scratch_floats_ = 0;
+    std::vector<std::atomic<int64_t>> done_;        // of each merge: items that have written their states
+    size_t scratch_floats_ = 0, query_floats_ = 0;  // of a worker; the latter of a kv head
     std::atomic<int64_t> next_[kPhases] = {};
-    std::unique_ptr<Scratch> scratch_[kMaxSlices];
+    std::unique_ptr<Worker> workers_[kMaxSlices];
 };
 
 // MXCSR as the kernels need it (round to nearest, no flush to zero), and the caller's again afterwards.

@@ -15,6 +15,8 @@ constexpr int64_t kItems = 128, kFewParts = 8;
 // Heads that are run together, and what all of them may have of their own with the most query rows, in bytes.
 constexpr int kMostHeads = 32;
 constexpr int64_t kHeadBytes = 512 << 10;
+// Keys of the parts of a head that follow each other where a page holds all heads.
+constexpr int64_t kRowKeys = 2048;
 constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();
 
 int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -54,13 +56,16 @@ int64_t Schedule::split_into(int64_t b, int64_t parts) const {
 
 Schedule::Sequence Schedule::cut(const AttentionPlan& plan, int64_t b) const {
     const AttentionProblem& problem = *problem_;
-    Sequence s{b, 0, 0, 0, problem.queries(b) * group_, 0, 0, kWhole, 1, 1};
+    Sequence s{b, 0, 0, 0, problem.queries(b) * group_, 0, 0, kWhole, 1, 1, 1};
     if (!plan.target->jit()) {
         s.block_rows = group_;
     } else if (plan.first_rows(s.rows) <= plan.decode_rows) {
         s.block_rows = std::max<int64_t>(s.rows, 1);
         s.split = split_into(b, divide_up(kItems, kv_heads_));
-        if (problem.cache.heads_interleave()) s.heads = heads_together(plan);
+        if (problem.cache.heads_interleave())
+            s.heads = heads_together(plan);
+        else
+            s.row = problem.cache.heads_apart() ? kWhole : std::max<int64_t>(kRowKeys / s.split, 1);
     } else if (plan.takes_few(plan.first_rows(s.rows))) {
         s.block_rows = s.rows;
         s.split = split_into(b, kFewParts);
@@ -73,6 +78,7 @@ Schedule::Sequence Schedule::cut(const AttentionPlan& plan, int64_t b) const {
         const KeyRange keys = block_keys(s, block);
         s.parts = std::max(s.parts, divide_up(keys.end - first_part(s, keys), s.split));
     }
+    s.row = std::min(s.row, s.parts);
     return s;
 }
 
@@ -110,21 +116,34 @@ const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index
     return *(after - 1);
 }
 
-// Heads of which a row or a page of the cache holds all follow each other: they share memory pages and cache
-// lines. Else what all sequences have of one head comes before the next head: two pieces of its memory share
-// a line of what translates their addresses.
+// What all sequences have of one head comes before the next head where heads lie apart: two pieces of its
+// memory share a line of what translates their addresses. Where a page holds all heads, its heads come soon
+// after each other, for the same lines' sake: head by head, each with a row of parts. Where a row of the
+// cache holds them, part by part.
 Schedule::Place Schedule::place(int64_t index) const {
     if (index < by_heads_from_) {
         const Sequence& s = find(&Sequence::first_item, index);
-        return {s, (index - s.first_item) % kv_heads_, (index - s.first_item) / kv_heads_};
+        const int64_t of_rows = kv_heads_ * s.row, local = index - s.first_item, in_row = local % of_rows;
+        const int64_t first = local / of_rows * s.row;
+        const int64_t parts = std::min(s.row, s.blocks * s.parts - first);
+        return {s, in_row / parts, first + in_row % parts};
     }
     const int64_t of_a_head = (items_ - by_heads_from_) / kv_heads_, local = index - by_heads_from_;
     const Sequence& s = find(&Sequence::first_item, by_heads_from_ + local % of_a_head * kv_heads_);
     return {s, local / of_a_head, local % of_a_head - (s.first_item - by_heads_from_) / kv_heads_};
 }
 
+int64_t Schedule::stop(int64_t begin, int64_t end) const {
+    if (end >= items_) return end;
+    const Place next = place(end);
+    const int64_t row_begin = end - next.index % next.sequence.row;
+    return row_begin > begin ? row_begin : end;
+}
+
 int64_t Schedule::together(int64_t begin, int64_t end) const {
     const Place first = place(begin);
+    const Sequence& s = first.sequence;
+    if (s.row > 1) return std::min(end - begin, s.left_in_row(first.index));
     return std::min({end - begin, kv_heads_ - first.head, int64_t(first.sequence.heads)});
 }
 
@@ -134,6 +153,10 @@ HeadItems Schedule::items(int64_t begin, int64_t end) const {
     if (begin == end) return items;
     const Place first = place(begin);
     items.first = item(first);
+    if (first.sequence.row > 1 && items.count > 1) {
+        items.first.key_end = item(place(end - 1)).key_end;
+        items.count = 1;
+    }
     items.states = first.sequence.rows * first.sequence.parts;
     return items;
 }
@@ -145,7 +168,7 @@ Item Schedule::item(const Place& place) const {
     const int64_t block = s.blocks - 1 - place.index / s.parts;
     const int64_t row_begin = s.row_begin(block), row_end = s.row_begin(block + 1);
     const int64_t state = s.first_state + (place.head * s.rows + row_begin) * s.parts + part;
-    Item item{s.b,   int(place.head),           row_begin, row_end, 0, 0, part, s.parts,
+    Item item{s.b,   int(place.head),           row_begin, row_end, 0, 0, part, s.parts, s.split,
               state, s.first_merge + place.head};
     const KeyRange keys = block_keys(s, block);
     if (s.parts == 1) {
@@ -167,7 +190,8 @@ int64_t Schedule::merged_items(const Item& item) const {
 Item Schedule::merge(int64_t index) const {
     const Sequence& s = find(&Sequence::first_merge, index);
     const int64_t head = index - s.first_merge;
-    return {s.b, int(head), 0, s.rows, 0, 0, 0, s.parts, s.first_state + head * s.rows * s.parts, index};
+    return {s.b,  int(head), 0, s.rows, 0, 0, 0, s.parts, s.split, s.first_state + head * s.rows * s.parts,
+            index};
 }
 
 }  // namespace quire

@@ -15,9 +15,15 @@ struct Item {
     int kv_head;
     int64_t row_begin, row_end;
     int64_t key_begin, key_end;  // the begin is a multiple of jit::kKeyPadding
-    int64_t part, parts;  // of the key ranges of these rows; one part writes the output, more write states
-    int64_t state;        // index of the state of row_begin and this part; rows are `parts` apart
-    int64_t merge;        // that of its rows; where there are more parts than one
+    // Of the key ranges of these rows, `parts` in all, the first that the item has. One alone writes the
+    // output, more write a state each.
+    int64_t part, parts;
+    int64_t part_keys;  // parts end at the multiples of that, and at key_end
+    int64_t state;      // index of the state of row_begin and `part`; rows are `parts` apart
+    int64_t merge;      // that of its rows; where there are more parts than one
+
+    int64_t part_end() const { return std::min((key_begin / part_keys + 1) * part_keys, key_end); }
+    void next_part() { key_begin = part_end(), ++part, ++state; }
 };
 
 // Items that differ in the kv head alone, one head after the other.
@@ -44,14 +50,17 @@ public:
 
     int64_t items() const { return items_; }
     // How many from `begin` on, below `end`, are run together: more than one only where attend_rows takes
-    // several.
+    // several heads, or parts of a head's keys one after the other.
     int64_t together(int64_t begin, int64_t end) const;
-    // So many of them; or none.
+    // Those, or none: parts are one item.
     HeadItems items(int64_t begin, int64_t end) const;
     // Items in a row for one thread: they read the same rows of the cache or of queries and outputs, each for
     // another head. Two threads at neighbouring heads would ask for, and take from each other, lines of what
     // the other writes.
     int64_t neighbours() const { return kv_heads_; }
+    // Where a thread that takes items from `begin` on, and could go on until `end`, is to stop: before parts
+    // that it would only have the first of.
+    int64_t stop(int64_t begin, int64_t end) const;
 
     // Merging: one item a (sequence, kv head) whose keys were cut.
     int64_t merges() const { return merges_; }
@@ -65,6 +74,8 @@ private:
         int64_t rows, block_rows, blocks;  // query rows, rows a block
         int64_t split, parts;              // keys a part
         int heads;                         // whose items are run together
+        int64_t row;                       // parts of a head that follow each other; the last row has fewer
+        int64_t left_in_row(int64_t part) const { return std::min(row - part % row, parts - part); }
         // Of a block; where the blocks do not divide the rows the first has less, which is the last to be
         // taken: threads then end at nearly the same time.
         int64_t row_begin(int64_t block) const {

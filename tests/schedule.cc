@@ -109,7 +109,29 @@ TEST(Schedule, QuickRowsOfBlocks) {
     }
 }
 
-// Heads whose rows lie between each other's are run together, and are the items that they are one by one.
+// What is run together from `begin` on is what it is one by one: several heads, or one and several parts,
+// with the keys and states of all.
+void expect_items(const Schedule& schedule, int64_t begin, int64_t count) {
+    const HeadItems items = schedule.items(begin, begin + count);
+    const int64_t parts = count / items.count;
+    EXPECT_TRUE(items.count == 1 || parts == 1);
+    for (int64_t h = 0, i = begin; h < items.count; ++h) {
+        Item item = items[int(h)];
+        EXPECT_EQ(item.key_end, schedule.items(i + parts - 1, i + parts).first.key_end);
+        for (const int64_t end = i + parts; i < end; ++i, item.next_part()) {
+            const Item one = schedule.items(i, i + 1).first;
+            EXPECT_EQ(item.b, one.b);
+            EXPECT_EQ(item.kv_head, one.kv_head);
+            EXPECT_EQ(item.part, one.part);
+            EXPECT_EQ(item.key_begin, one.key_begin);
+            EXPECT_EQ(item.part_end(), one.key_end);
+            EXPECT_EQ(item.state, one.state);
+            EXPECT_EQ(item.merge, one.merge);
+        }
+    }
+}
+
+// Heads whose rows lie between each other's are run together.
 TEST(Schedule, QuickHeadsTogether) {
     const bool large = has_large_l2();
     jit::CodeCache cache(size_t(1) << 30);
@@ -124,27 +146,19 @@ TEST(Schedule, QuickHeadsTogether) {
             cut.problem.cache.key.head_stride = interleaved ? 64 : 4096 * 64;
             cut.schedule.build(cut.plan, cut.problem);
             int most = 0;
-            for (int64_t i = 0; i < cut.schedule.items();) {
-                const int64_t count = cut.schedule.together(i, cut.schedule.items());
-                const HeadItems items = cut.schedule.items(i, i + count);
-                ASSERT_GT(items.count, 0);
-                most = std::max(most, items.count);
-                for (int h = 0; h < items.count; ++h, ++i) {
-                    const Item one = cut.schedule.items(i, i + 1).first, item = items[h];
-                    EXPECT_EQ(item.kv_head, one.kv_head);
-                    EXPECT_EQ(item.key_begin, one.key_begin);
-                    EXPECT_EQ(item.key_end, one.key_end);
-                    EXPECT_EQ(item.state, one.state);
-                    EXPECT_EQ(item.merge, one.merge);
-                }
+            for (int64_t i = 0, count; i < cut.schedule.items(); i += count) {
+                count = cut.schedule.together(i, cut.schedule.items());
+                most = std::max(most, cut.schedule.items(i, i + count).count);
+                expect_items(cut.schedule, i, count);
             }
             EXPECT_EQ(most > 1, interleaved && assumed && best_target().jit());
         }
     assume_large_l2(large);
 }
 
-// All parts of a head before the next head where heads lie apart, of all sequences; no item is left out or
-// comes twice. Elsewhere, and where blocks of rows differ in length, heads follow each other.
+// All parts of a head before the next head where heads lie apart, of all sequences; four of 512 keys where a
+// page holds all heads; no item is left out or comes twice. Elsewhere, and where blocks of rows differ in
+// length, heads follow each other.
 TEST(Schedule, QuickOrderOfHeads) {
     if (!best_target().jit()) GTEST_SKIP() << "NO JIT: its items have no parts";
     jit::CodeCache cache(size_t(1) << 30);
@@ -152,11 +166,11 @@ TEST(Schedule, QuickOrderOfHeads) {
     constexpr int64_t kRow = 64, kSlots = 8192;
     struct Case {
         int64_t queries, row_stride, head_stride;
-        bool by_heads;
+        int64_t follow;  // of a head; 0: all
     };
-    for (const Case& c : {Case{1, kRow, kSlots * kRow, true}, Case{1, kRow, -kSlots * kRow, true},
-                          Case{1, kRow, spec.page_size * kRow, false}, Case{1, 2 * kRow, kRow, false},
-                          Case{500, kRow, kSlots * kRow, false}}) {
+    for (const Case& c : {Case{1, kRow, kSlots * kRow, 0}, Case{1, kRow, -kSlots * kRow, 0},
+                          Case{1, kRow, spec.page_size * kRow, 4}, Case{1, 2 * kRow, kRow, 1},
+                          Case{500, kRow, kSlots * kRow, 1}}) {
         SCOPED_TRACE(testing::Message() << c.queries << ' ' << c.row_stride << ' ' << c.head_stride);
         Cut cut(spec, c.queries, 4000, cache);
         cut.problem.B = 3;
@@ -177,8 +191,42 @@ TEST(Schedule, QuickOrderOfHeads) {
         }
         EXPECT_EQ(seen.size(), size_t(cut.schedule.items()));
         EXPECT_GT(cut.schedule.items(), 2 * spec.Hk);
-        EXPECT_EQ(changes, c.by_heads ? spec.Hk : cut.schedule.items());
+        EXPECT_EQ(changes, c.follow ? cut.schedule.items() / c.follow : spec.Hk);
     }
+}
+
+// Parts of a head, however many threads take at a time. They take the rows of parts whole where they can.
+TEST(Schedule, QuickPartsInARow) {
+    if (!best_target().jit()) GTEST_SKIP() << "NO JIT: its items have no parts";
+    jit::CodeCache cache(size_t(1) << 30);
+    constexpr int64_t kRow = 64, kSlots = 8192;
+    const UnalignedInt64 starts[] = {0, 4000, 4700, 5000, 14001};  // of 8 parts, 2, 1 and 18
+    for (const bool apart : {false, true})
+        for (const int64_t most : {1, 2, 3, 5, 8, 100}) {
+            SCOPED_TRACE(testing::Message() << apart << ' ' << most);
+            Cut cut(usual_spec(kFormats[1]), 1, 4000, cache);
+            cut.problem.B = cut.problem.n = 4;
+            cut.problem.keys_at.given = {starts, 1, 0};
+            cut.problem.cache.page_size = cut.plan.spec.page_size;
+            cut.problem.cache.key.row_stride = kRow;
+            cut.problem.cache.key.head_stride = (apart ? kSlots : cut.plan.spec.page_size) * kRow;
+            cut.schedule.build(cut.plan, cut.problem);
+            const Schedule& schedule = cut.schedule;
+            int64_t whole = 0;
+            for (int64_t begin = 0, end; begin < schedule.items(); begin = end) {
+                end = schedule.stop(begin, std::min(begin + most, schedule.items()));
+                ASSERT_GT(end, begin);
+                ASSERT_LE(end, begin + most);
+                for (int64_t i = begin, count; i < end; i += count) {
+                    count = schedule.together(i, end);
+                    expect_items(schedule, i, count);
+                    whole += schedule.items(i, i + count).first.parts == count;
+                }
+            }
+            // Of each of the two heads; where a page holds both, rows have four parts.
+            const int64_t fit = most >= 18 ? 4 : most >= 8 ? 3 : most >= 2 ? 2 : 1;
+            EXPECT_EQ(whole, 2 * (apart ? fit : std::min<int64_t>(fit, 2)));
+        }
 }
 
 // A sequence of several blocks of rows comes before those of one, whose items keep their order.
