@@ -187,22 +187,25 @@ int64_t Run::near_states() const {
 // Whether they are all parts of a head's keys, with few enough states for one thread.
 bool Run::merges_alone(const HeadItems& items, int64_t parts) const {
     const Item& item = items.first;
-    return parts > 1 && items.count == 1 && parts == item.parts && item.row_end * parts <= near_states();
+    return parts > 1 && parts == item.parts && items.count * item.row_end * parts <= near_states();
 }
 
 void Run::attend(Items taken, Items taken_next, Worker& worker) {
     HeadItems items = schedule_.items(taken.begin, taken.end);
     const HeadItems following = schedule_.items(taken_next.begin, taken_next.end);
-    const int64_t parts = (taken.end - taken.begin) / items.count;
+    const int64_t parts = (taken.end - taken.begin) / items.count;  // of each head
     if (!merges_alone(items, parts)) {
         attend_items(items, following, worker, states_);
         for (int h = 0; h < items.count; ++h) merge_after(items[h], parts, worker.scratch);
         return;
     }
-    Item merged = schedule_.merge(items.first.merge);
-    items.first.state = merged.state = 0;
+    items.first.state = 0;
     attend_items(items, following, worker, worker.states);
-    merge(merged, worker.states, worker.scratch);
+    for (int h = 0; h < items.count; ++h) {
+        Item merged = schedule_.merge(items[h].merge);
+        merged.state = items[h].state;
+        merge(merged, worker.states, worker.scratch);
+    }
 }
 
 void Run::attend_items(const HeadItems& items, const HeadItems& following, Worker& worker, States& states) {

@@ -17,6 +17,8 @@ constexpr int kMostHeads = 32;
 constexpr int64_t kHeadBytes = 512 << 10;
 // Keys of the parts of a head that follow each other where a page holds all heads.
 constexpr int64_t kRowKeys = 2048;
+// Parts that a thread takes in a row at most, of one head and of all heads together.
+constexpr int64_t kMostInARow = 8, kMostOfHeads = 4;
 constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();
 
 int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -89,13 +91,16 @@ void Schedule::add(Sequence s) {
         merges_ += kv_heads_;
         states_ += kv_heads_ * s.rows * s.parts;
     }
+    if (s.parts > 1)
+        neighbours_ = std::max({neighbours_, std::min(s.row, kMostInARow),
+                                s.heads > 1 ? kv_heads_ * std::min(s.parts, kMostOfHeads) : 1});
     sequences_.push_back(s);
 }
 
 void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem) {
     problem_ = &problem;
     group_ = plan.spec.group();
-    kv_heads_ = plan.spec.Hk;
+    neighbours_ = kv_heads_ = plan.spec.Hk;
     by_heads_from_ = items_ = merges_ = states_ = 0;
     sequences_.clear();
     of_one_block_.clear();
@@ -136,27 +141,28 @@ Schedule::Place Schedule::place(int64_t index) const {
 int64_t Schedule::stop(int64_t begin, int64_t end) const {
     if (end >= items_) return end;
     const Place next = place(end);
-    const int64_t row_begin = end - next.index % next.sequence.row;
-    return row_begin > begin ? row_begin : end;
+    const Sequence& s = next.sequence;
+    const int64_t before = end - (s.row > 1 ? next.index % s.row : next.head % s.heads);
+    return before > begin ? before : end;
 }
 
 int64_t Schedule::together(int64_t begin, int64_t end) const {
     const Place first = place(begin);
     const Sequence& s = first.sequence;
     if (s.row > 1) return std::min(end - begin, s.left_in_row(first.index));
-    return std::min({end - begin, kv_heads_ - first.head, int64_t(first.sequence.heads)});
+    if (s.heads == kv_heads_ && first.head == 0 && end - begin >= kv_heads_)
+        return std::min((end - begin) / kv_heads_, s.blocks * s.parts - first.index) * kv_heads_;
+    return std::min({end - begin, kv_heads_ - first.head, int64_t(s.heads)});
 }
 
 HeadItems Schedule::items(int64_t begin, int64_t end) const {
     HeadItems items;
-    items.count = int(end - begin);
+    items.count = 0;
     if (begin == end) return items;
-    const Place first = place(begin);
+    const Place first = place(begin), last = place(end - 1);
+    items.count = int(last.head - first.head) + 1;
     items.first = item(first);
-    if (first.sequence.row > 1 && items.count > 1) {
-        items.first.key_end = item(place(end - 1)).key_end;
-        items.count = 1;
-    }
+    if (last.index > first.index) items.first.key_end = item(last).key_end;
     items.states = first.sequence.rows * first.sequence.parts;
     return items;
 }

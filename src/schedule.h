@@ -50,16 +50,16 @@ public:
 
     int64_t items() const { return items_; }
     // How many from `begin` on, below `end`, are run together: more than one only where attend_rows takes
-    // several heads, or parts of a head's keys one after the other.
+    // several heads, or parts of their keys one after the other.
     int64_t together(int64_t begin, int64_t end) const;
     // Those, or none: parts are one item.
     HeadItems items(int64_t begin, int64_t end) const;
-    // Items in a row for one thread: they read the same rows of the cache or of queries and outputs, each for
-    // another head. Two threads at neighbouring heads would ask for, and take from each other, lines of what
-    // the other writes.
-    int64_t neighbours() const { return kv_heads_; }
+    // Items in a row for one thread, at most: parts of a head's keys, or what reads the same rows of the
+    // cache or of queries and outputs, each for another head. Two threads at neighbouring heads would ask
+    // for, and take from each other, lines of what the other writes.
+    int64_t neighbours() const { return neighbours_; }
     // Where a thread that takes items from `begin` on, and could go on until `end`, is to stop: before parts
-    // that it would only have the first of.
+    // or heads that it would only have the first of.
     int64_t stop(int64_t begin, int64_t end) const;
 
     // Merging: one item a (sequence, kv head) whose keys were cut.
@@ -97,6 +97,7 @@ private:
 
     const AttentionProblem* problem_ = nullptr;
     int group_ = 1, kv_heads_ = 1;
+    int64_t neighbours_ = 1;
     std::vector<Sequence> sequences_;  // those of several blocks, then of_one_block_
     std::vector<Sequence> of_one_block_;
     int64_t items_ = 0, merges_ = 0, states_ = 0;
