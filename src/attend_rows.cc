@@ -255,6 +255,15 @@ void prefetch_states(const AttentionPlan& plan, const Item& item, const States& 
     }
 }
 
+// The lines that finish_row fills, most likely soon: they belong to the caller.
+void prefetch_outputs(const AttentionPlan& plan, const AttentionProblem& p, const Item& item) {
+    const int64_t bytes = bytes_of(plan.spec.type, plan.spec.Dv);
+    for (int64_t row = item.row_begin; row < item.row_end; ++row) {
+        const char* const at = output_at(p, item, row);
+        for (int64_t i = 0; i < bytes; i += kLine) prefetch_to_write(at + i);
+    }
+}
+
 // The query rows of an item for which they are to be made: they have not been read yet.
 void prefetch_queries(const AttentionPlan& plan, const AttentionProblem& p, const Item& item) {
     const int64_t bytes = bytes_of(plan.spec.type, plan.spec.D);
@@ -327,6 +336,7 @@ void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, con
         for (int h = 0; h < items.count; ++h) {
             Item& item = heads[h].item;
             if (ends_part && item.parts > 1) prefetch_states(plan, item, states);
+            if (last && item.part + 1 == item.parts) prefetch_outputs(plan, problem, item);
             if (last && h < following.count && (following.first.parts == 1 || !queries.has(following[h])))
                 prefetch_queries(plan, problem, following[h]);
             const bool ends = h + 1 == items.count;

@@ -172,7 +172,6 @@ void Run::merge(const Item& item, const States& states, Scratch& scratch) {
 
 // Parts are merged in their order, whoever does it. `parts`: of those that were run.
 void Run::merge_after(const Item& item, int64_t parts, Scratch& scratch) {
-    if (item.parts == 1) return;
     std::atomic<int64_t>& done = done_[size_t(item.merge)];
     if (done.fetch_add(parts, std::memory_order_acq_rel) + parts < schedule_.merged_items(item)) return;
     merge(schedule_.merge(item.merge), states_, scratch);
@@ -196,7 +195,8 @@ void Run::attend(Items taken, Items taken_next, Worker& worker) {
     const int64_t parts = (taken.end - taken.begin) / items.count;  // of each head
     if (!merges_alone(items, parts)) {
         attend_items(items, following, worker, states_);
-        for (int h = 0; h < items.count; ++h) merge_after(items[h], parts, worker.scratch);
+        for (int h = 0; items.first.parts > 1 && h < items.count; ++h)
+            merge_after(items[h], parts, worker.scratch);
         return;
     }
     items.first.state = 0;
