@@ -101,14 +101,16 @@ public:
     // While there are many, the next ones are taken before the last of those at hand are run.
     template <typename Body>
     void share(int phase, int threads, const Body& body) {
-        for (Items taken = take(phase, threads); taken.begin < taken.end;) {
-            const Items now = together(phase, taken);
+        Items taken = take(phase, threads), now = together(phase, taken);
+        while (now.begin < now.end) {
             taken.begin = now.end;
             const bool ends = taken.begin == taken.end;
             const bool early = ends && phase_items(phase) - next_[phase] >= 4 * threads;
             if (early) taken = take(phase, threads);
-            body(now, together(phase, taken));
+            const Items following = together(phase, taken);
+            body(now, following);
             if (ends && !early) taken = take(phase, threads);
+            now = ends && !early ? together(phase, taken) : following;
         }
     }
 
@@ -123,6 +125,8 @@ private:
         Scratch scratch;
         KeptQueries queries;
         States states;  // of items that it merges at once
+        Items ahead;    // what followed the last ones, and
+        HeadItems ahead_items;
     };
     void attend(Items taken, Items taken_next, Worker& worker);
     void attend_items(const HeadItems& items, const HeadItems& following, Worker& worker, States& states);
