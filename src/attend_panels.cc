@@ -68,7 +68,7 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         panel.sum = scratch.floats(size_t(panel.lanes));
         panel.queries = scratch.array<const char*>(size_t(panel.lanes));
         panel.outputs = scratch.array<char*>(size_t(panel.lanes));
-        panel.begun = panel.written = false;
+        panel.begun = panel.asked = panel.written = false;
         p.visible(item.b, row / group, (row + panel.rows - 1) / group, &panel.any, &panel.all);
         list_rows(plan, p, item, panel, *s, states);
         row += panel.rows;

@@ -86,12 +86,15 @@ TileState allocate(const AttentionPlan& plan, bool few, Scratch& scratch) {
 // What panel `index` asks for while it computes: its share of the next tile, the queries of the next panel,
 // and its own output's lines before they are written. Shares of panels that do not see this tile fall to the
 // one after them.
-void look_ahead(const AttentionPlan& plan, int64_t index, bool is_last_tile, TileState& s) {
+void look_ahead(const AttentionPlan& plan, int64_t index, bool ends_soon, TileState& s) {
     const AttentionSpec& spec = plan.spec;
-    const Panel& panel = s.panels[index];
+    Panel& panel = s.panels[index];
     const bool is_last = index + 1 == s.num_panels;
     s.ahead->clear();
-    if (is_last_tile) s.ahead->add(panel.outputs, panel.rows, bytes_of(spec.type, spec.Dv), jit::kWritten);
+    if (ends_soon && !panel.asked) {
+        s.ahead->add(panel.outputs, panel.rows, bytes_of(spec.type, spec.Dv), jit::kWritten);
+        panel.asked = true;
+    }
     if (is_last) {
         s.ahead->add(s.next_queries, s.num_next_queries, bytes_of(spec.type, spec.D));
     } else if (const Panel& next = s.panels[index + 1]; !next.begun) {
@@ -171,7 +174,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const int64_t plain = all_from_begin ? std::clamp<int64_t>(panel.all.end - begin, 0, count) : 0;
     const bool masked = plain < count || (pairs && padded != count);
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
-    look_ahead(plan, index, begin + tile_count >= panel.any.end, s);
+    look_ahead(plan, index, begin + 2 * tile_count >= panel.any.end, s);
     if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
     jit::LinesAhead* const ahead = s.ahead->begin();
     const int64_t scored = whole(jit::kTileStep);
