@@ -64,10 +64,11 @@ Schedule::Sequence Schedule::cut(const AttentionPlan& plan, int64_t b) const {
     } else if (plan.first_rows(s.rows) <= plan.decode_rows) {
         s.block_rows = std::max<int64_t>(s.rows, 1);
         s.split = split_into(b, divide_up(kItems, kv_heads_));
-        if (problem.cache.heads_interleave())
+        if (kv_heads_ > 1 && problem.cache.heads_interleave())
             s.heads = heads_together(plan);
         else
-            s.row = problem.cache.heads_apart() ? kWhole : std::max<int64_t>(kRowKeys / s.split, 1);
+            s.row = problem.cache.heads_apart() || kv_heads_ == 1 ? kWhole
+                                                                  : std::max<int64_t>(kRowKeys / s.split, 1);
     } else if (plan.takes_few(plan.first_rows(s.rows))) {
         s.block_rows = s.rows;
         s.split = split_into(b, kFewParts);
@@ -90,10 +91,9 @@ void Schedule::add(Sequence s) {
     if (s.parts > 1) {
         merges_ += kv_heads_;
         states_ += kv_heads_ * s.rows * s.parts;
-    }
-    if (s.parts > 1)
         neighbours_ = std::max({neighbours_, std::min(s.row, kMostInARow),
                                 s.heads > 1 ? kv_heads_ * std::min(s.parts, kMostOfHeads) : 1});
+    }
     sequences_.push_back(s);
 }
 
@@ -150,8 +150,8 @@ int64_t Schedule::together(int64_t begin, int64_t end) const {
     const Place first = place(begin);
     const Sequence& s = first.sequence;
     if (s.row > 1) return std::min(end - begin, s.left_in_row(first.index));
-    if (s.heads == kv_heads_ && first.head == 0 && end - begin >= kv_heads_)
-        return std::min((end - begin) / kv_heads_, s.blocks * s.parts - first.index) * kv_heads_;
+    if (s.heads > 1 && s.heads == kv_heads_ && first.head == 0 && end - begin >= kv_heads_)
+        return std::min((end - begin) / kv_heads_, s.parts - first.index) * kv_heads_;
     return std::min({end - begin, kv_heads_ - first.head, int64_t(s.heads)});
 }
 

@@ -109,25 +109,28 @@ TEST(Schedule, QuickRowsOfBlocks) {
     }
 }
 
-// What is run together from `begin` on is what it is one by one: several heads, or one and several parts,
-// with the keys and states of all.
+// What is run together from `begin` on is what it is one by one: of each head one part or more, with the keys
+// and states of all.
 void expect_items(const Schedule& schedule, int64_t begin, int64_t count) {
     const HeadItems items = schedule.items(begin, begin + count);
-    const int64_t parts = count / items.count;
-    EXPECT_TRUE(items.count == 1 || parts == 1);
-    for (int64_t h = 0, i = begin; h < items.count; ++h) {
-        Item item = items[int(h)];
-        EXPECT_EQ(item.key_end, schedule.items(i + parts - 1, i + parts).first.key_end);
-        for (const int64_t end = i + parts; i < end; ++i, item.next_part()) {
+    ASSERT_EQ(count % items.count, 0);
+    for (int h = 0; h < items.count; ++h) {
+        Item item = items[h];
+        int64_t key_end = 0;
+        for (int64_t i = begin + h; i < begin + count; i += items.count, item.next_part()) {
             const Item one = schedule.items(i, i + 1).first;
             EXPECT_EQ(item.b, one.b);
             EXPECT_EQ(item.kv_head, one.kv_head);
+            EXPECT_EQ(item.row_begin, one.row_begin);
+            EXPECT_EQ(item.row_end, one.row_end);
             EXPECT_EQ(item.part, one.part);
             EXPECT_EQ(item.key_begin, one.key_begin);
             EXPECT_EQ(item.part_end(), one.key_end);
             EXPECT_EQ(item.state, one.state);
             EXPECT_EQ(item.merge, one.merge);
+            key_end = one.key_end;
         }
+        EXPECT_EQ(item.key_end, key_end);
     }
 }
 
@@ -226,6 +229,37 @@ TEST(Schedule, QuickPartsInARow) {
             // Of each of the two heads; where a page holds both, rows have four parts.
             const int64_t fit = most >= 18 ? 4 : most >= 8 ? 3 : most >= 2 ? 2 : 1;
             EXPECT_EQ(whole, 2 * (apart ? fit : std::min<int64_t>(fit, 2)));
+        }
+}
+
+// Beside sequences whose parts are run in a row there are some whose items never are, of one kv head, too.
+TEST(Schedule, QuickItemsOfTilesAreRunOneByOne) {
+    if (!best_target().jit()) GTEST_SKIP() << "NO JIT: its items have no parts";
+    jit::CodeCache cache(size_t(1) << 30);
+    const UnalignedInt64 starts[] = {0, 1, 501, 514};  // decode, several blocks of rows, one
+    for (const int kv_heads : {1, 2})
+        for (const int64_t head_stride : {64, 128 * 64, 8192 * 64}) {
+            SCOPED_TRACE(testing::Message() << kv_heads << ' ' << head_stride);
+            AttentionSpec spec = usual_spec(kFormats[1]);
+            spec.Hk = kv_heads;
+            spec.H = 4 * kv_heads;
+            Cut cut(spec, 1, 9000, cache);
+            cut.problem.B = 3;
+            cut.problem.n = 514;
+            cut.problem.queries_at.given = {starts, 1, 0};
+            cut.problem.cache.page_size = spec.page_size;
+            cut.problem.cache.key.row_stride = head_stride == 64 ? kv_heads * 64 : 64;
+            cut.problem.cache.key.head_stride = head_stride;
+            cut.schedule.build(cut.plan, cut.problem);
+            const Schedule& schedule = cut.schedule;
+            int64_t most = 0;
+            for (int64_t i = 0, count; i < schedule.items(); i += count) {
+                count = schedule.together(i, schedule.items());
+                expect_items(schedule, i, count);
+                EXPECT_TRUE(count == 1 || schedule.items(i, i + 1).first.b == 0);
+                most = std::max(most, count);
+            }
+            EXPECT_GT(most, 1);
         }
 }
 
