@@ -192,6 +192,28 @@ TEST(AttentionSameBits, QuickLongerParts) {
     check_alone(c, best_target());
 }
 
+// Threads run parts of a head in a row, of one kv head and of those whose rows interleave, and merge those of
+// which they have all; beside items of tiles, which they do not.
+TEST(AttentionSameBits, QuickPartsInARow) {
+    for (const int kv_heads : {1, 3}) {
+        Case c = base(quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16));
+        c.Hk = kv_heads;
+        c.H = 2 * kv_heads;
+        c.Dv = 64;
+        c.page_size = 128;
+        c.sequences = {{1, 2300, 1}, {200, 220, 2}, {1, 600, 3}, {2, 1500, 4}, {1, 90, 5}};
+        Tensors tensors(c);
+        check(tensors, {&best_target()});
+        const Outcome first = run_on(c, best_target());
+        for (const int layout : {0, 1, 2, 3}) {
+            c.layout = layout;
+            EXPECT_TRUE(run_on(c, best_target()) == first) << c;
+            check_ways({c}, {&best_target()});
+        }
+        check_alone(c, best_target());
+    }
+}
+
 TEST(AttentionSameBits, QuickAloneAndInBatch) {
     Case c = bases()[1];
     c.sequences = kSmallBatch;
