@@ -115,7 +115,11 @@ void Schedule::build(const AttentionPlan& plan, const AttentionProblem& problem)
     if (!problem.cache.heads_apart()) by_heads_from_ = items_;
 }
 
-const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index) const {
+// Often all have as many, and no search is needed.
+const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index, int64_t all) const {
+    const size_t guess = size_t(index) * sequences_.size() / size_t(all);
+    const bool ends = guess + 1 == sequences_.size() || index < sequences_[guess + 1].*first;
+    if (ends && sequences_[guess].*first <= index) return sequences_[guess];
     const auto after = std::upper_bound(sequences_.begin(), sequences_.end(), index,
                                         [&](int64_t i, const Sequence& s) { return i < s.*first; });
     return *(after - 1);
@@ -127,14 +131,14 @@ const Schedule::Sequence& Schedule::find(int64_t Sequence::*first, int64_t index
 // cache holds them, part by part.
 Schedule::Place Schedule::place(int64_t index) const {
     if (index < by_heads_from_) {
-        const Sequence& s = find(&Sequence::first_item, index);
+        const Sequence& s = find(&Sequence::first_item, index, items_);
         const int64_t of_rows = kv_heads_ * s.row, local = index - s.first_item, in_row = local % of_rows;
         const int64_t first = local / of_rows * s.row;
         const int64_t parts = std::min(s.row, s.blocks * s.parts - first);
         return {s, in_row / parts, first + in_row % parts};
     }
     const int64_t of_a_head = (items_ - by_heads_from_) / kv_heads_, local = index - by_heads_from_;
-    const Sequence& s = find(&Sequence::first_item, by_heads_from_ + local % of_a_head * kv_heads_);
+    const Sequence& s = find(&Sequence::first_item, by_heads_from_ + local % of_a_head * kv_heads_, items_);
     return {s, local / of_a_head, local % of_a_head - (s.first_item - by_heads_from_) / kv_heads_};
 }
 
@@ -189,12 +193,12 @@ Item Schedule::item(const Place& place) const {
 }
 
 int64_t Schedule::merged_items(const Item& item) const {
-    const Sequence& s = find(&Sequence::first_merge, item.merge);
+    const Sequence& s = find(&Sequence::first_merge, item.merge, merges_);
     return s.blocks * s.parts;
 }
 
 Item Schedule::merge(int64_t index) const {
-    const Sequence& s = find(&Sequence::first_merge, index);
+    const Sequence& s = find(&Sequence::first_merge, index, merges_);
     const int64_t head = index - s.first_merge;
     return {s.b,  int(head), 0, s.rows, 0, 0, 0, s.parts, s.split, s.first_state + head * s.rows * s.parts,
             index};

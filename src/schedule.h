@@ -86,7 +86,8 @@ private:
         const Sequence& sequence;
         int64_t head, index;  // index: of its sequence's items of that head
     };
-    const Sequence& find(int64_t Sequence::*first, int64_t index) const;
+    // The one that has the index, of so many.
+    const Sequence& find(int64_t Sequence::*first, int64_t index, int64_t all) const;
     Place place(int64_t index) const;
     Item item(const Place& place) const;
     Sequence cut(const AttentionPlan& plan, int64_t b) const;

@@ -22,7 +22,7 @@ constexpr int kRuns = 15;  // of which the shortest is shown: the one that was i
 
 struct Span {
     const char* phase;
-    int64_t item;
+    int64_t item, count;  // from that one on
     Clock::time_point begin, end;
 };
 
@@ -68,7 +68,7 @@ std::vector<Span> run_slice_timed(Run& run, int index, int threads, Barrier& bar
         run.share(phase, threads, [&](Run::Items now, Run::Items following) {
             const auto begin = Clock::now();
             run.run_items(phase, now, following, index);
-            spans.push_back({name_of(phase), now.begin, begin, Clock::now()});
+            spans.push_back({name_of(phase), now.begin, now.end - now.begin, begin, Clock::now()});
         });
     }
     return spans;
@@ -114,6 +114,7 @@ Json json_of(const std::vector<std::vector<Span>>& spans) {
             items.push_back({{"thread", thread},
                              {"phase", span.phase},
                              {"item", span.item},
+                             {"count", span.count},
                              {"begin_us", us(span.begin)},
                              {"end_us", us(span.end)}});
     return items;
