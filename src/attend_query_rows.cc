@@ -124,8 +124,8 @@ size_t KeptQueries::floats_of_head(const AttentionPlan& plan, const Schedule& sc
 
 void KeptQueries::begin(int kv_heads, size_t floats_of_head) {
     stride_ = floats_of_head / kSlots;
+    of_.assign(kSlots * size_t(kv_heads), -1);  // `has` is asked of items that decode does not take, too
     if (stride_ == 0) return;
-    of_.assign(kSlots * size_t(kv_heads), -1);
     memory_.reserve(size_t(kv_heads) * floats_of_head);
     memory_.reset();
     first_ = memory_.floats(size_t(kv_heads) * floats_of_head);

@@ -214,6 +214,21 @@ TEST(AttentionSameBits, QuickPartsInARow) {
     }
 }
 
+// What follows an item of decode in the same thread may be a part of tiles, or of few rows.
+TEST(AttentionSameBits, QuickTilesBehindDecode) {
+    for (const int64_t queries : {4, 32})
+        for (const int layout : {0, 3}) {
+            Case c = base(plain_format(QUIRE_F32), plain_format(QUIRE_F32));
+            c.H = 8;
+            c.D = c.Dv = 128;
+            c.page_size = 128;
+            c.layout = layout;
+            c.sequences = {{1, 100, 1}, {queries, 10000, 2}};
+            check_ways({c}, {&best_target()});
+            check_alone(c, best_target());
+        }
+}
+
 TEST(AttentionSameBits, QuickAloneAndInBatch) {
     Case c = bases()[1];
     c.sequences = kSmallBatch;
