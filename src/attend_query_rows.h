@@ -33,8 +33,8 @@ public:
     QueryRows get(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item);
 
 private:
-    static constexpr size_t kSlots =
-        2;  // of a head: rows from the first on, and what decode takes as the rest
+    // Of a head: rows from the first on, and what decode takes as the rest.
+    static constexpr size_t kSlots = 2;
     static size_t slot(const Item& item) { return kSlots * size_t(item.kv_head) + (item.row_begin > 0); }
 
     std::vector<int64_t> of_;  // of each slot, Item::merge

@@ -214,10 +214,10 @@ TEST(AttentionSameBits, QuickPartsInARow) {
     }
 }
 
-// What follows an item of decode in the same thread may be a part of tiles, or of few rows.
+// What follows an item of decode in the same thread may be a part of tiles, or of few rows. Tiles come first:
+// then the threads of a new context have not kept a query yet.
 TEST(AttentionSameBits, QuickTilesBehindDecode) {
-    for (const int64_t queries :
-         {32, 4})  // the first without a kept query: that of a thread has no memory yet
+    for (const int64_t queries : {32, 4})
         for (const int layout : {0, 3}) {
             Case c = base(plain_format(QUIRE_F32), plain_format(QUIRE_F32));
             c.H = 8;
