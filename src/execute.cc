@@ -138,6 +138,7 @@ void Run::prepare_worker(int worker) {
     if (!own) own = std::make_unique<Worker>();
     own->scratch.reserve(scratch_floats_);
     if (!attention_plan_) return;
+    own->ahead = {};
     own->queries.begin(attention_plan_->spec.Hk, query_floats_);
     if (schedule_.merges() > 0) own->states.resize(near_states(), attention_plan_->value_stride);
 }
@@ -190,8 +191,10 @@ bool Run::merges_alone(const HeadItems& items, int64_t parts) const {
 }
 
 void Run::attend(Items taken, Items taken_next, Worker& worker) {
-    HeadItems items = schedule_.items(taken.begin, taken.end);
-    const HeadItems following = schedule_.items(taken_next.begin, taken_next.end);
+    const bool known = worker.ahead.begin == taken.begin && worker.ahead.end == taken.end;
+    HeadItems items = known ? worker.ahead_items : schedule_.items(taken.begin, taken.end);
+    const HeadItems& following = worker.ahead_items = schedule_.items(taken_next.begin, taken_next.end);
+    worker.ahead = taken_next;
     const int64_t parts = (taken.end - taken.begin) / items.count;  // of each head
     if (!merges_alone(items, parts)) {
         attend_items(items, following, worker, states_);

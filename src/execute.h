@@ -125,6 +125,8 @@ private:
         Scratch scratch;
         KeptQueries queries;
         States states;  // of items that it merges at once
+        Items ahead;  // what followed the last ones, and is not looked up again: 1 to 3 % of short sequences
+        HeadItems ahead_items;
     };
     void attend(Items taken, Items taken_next, Worker& worker);
     void attend_items(const HeadItems& items, const HeadItems& following, Worker& worker, States& states);
