@@ -6,6 +6,7 @@
 //
 // Scores are in units of log2, so that softmax is exp2: scale and log2(e) are folded into the query.
 #pragma once
+#include <array>
 #include <cstdint>
 
 namespace quire::jit {
@@ -205,6 +206,10 @@ struct LinesAhead {
     uintptr_t step;       // kLineBytes, or 0 behind the last line, which is then asked for again and again
 };
 
+// Keys that the products of numbers take for each vector of query rows: what a causal mask hides from the
+// first ones only, the last ones see. None has less than the one before; the last has all.
+using SeenKeys = std::array<int64_t, kMaxPanelVecs>;
+
 struct TileQkArgs {
     // float [D][W * L], int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle), or bfloat16 the same,
     // in order, where a last one without another lies beside a 0; or of bytes int8_t [D / 4][W * L][4]
@@ -222,6 +227,7 @@ struct TileQkArgs {
     const float* factors;  // [W * L] of the query's words, two or three bytes, or joined spans
     float* new_max;        // [W * L] the largest of it and the scores, written; NaN does not count
     LinesAhead* ahead;     // advanced
+    SeenKeys seen;         // [W] multiples of kTileStep; scores of no more keys are written
 };
 
 // Rows of numbers <-> columns, query rows in the lanes; one vector of rows.
@@ -305,6 +311,7 @@ struct TilePvArgs {
     // lost.
     const float* scales;
     void* weights;
+    SeenKeys seen;  // [W] of numbers, which take no other probabilities; of pairs: even
 };
 
 // ---- append and merge ----

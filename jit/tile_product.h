@@ -54,11 +54,11 @@ protected:
                    const Multiply& multiply) {
         const auto sum = [&](int n, int w) { return sums[size_t(n * vecs_ + w)]; };
         const auto row_at = [&](int w) { return ptr[lanes_at + w * vec_bytes()]; };
-        for (int w = 0; w < loaded_; ++w) vmovups(rows_[size_t(w)], row_at(w));
+        for (int w = first_; w < loaded_; ++w) vmovups(rows_[size_t(w)], row_at(w));
         for (int n = 0; n < n_; ++n) {
             Temp element(*this, "element");
             broadcast(element, ptr[element_at(n)]);
-            for (int w = 0; w < loaded_; ++w) multiply(sum(n, w), element, rows_[size_t(w)]);
+            for (int w = first_; w < loaded_; ++w) multiply(sum(n, w), element, rows_[size_t(w)]);
             if (loaded_ < vecs_) multiply(sum(n, loaded_), element, row_at(loaded_));
         }
     }
@@ -68,7 +68,7 @@ protected:
         stage("maximum");
         const Vec& max = rows_[0];  // of no more use
         mov(rax, ptr[args() + offsetof(TileQkArgs, new_max)]);
-        for (int w = 0; w < vecs_; ++w) {
+        for (int w = first_; w < vecs_; ++w) {
             vmovups(max, ptr[rax + w * vec_bytes()]);
             for (int n = 0; n < n_; ++n) vmaxps(max, scores[size_t(n * vecs_ + w)], max);
             vmovups(ptr[rax + w * vec_bytes()], max);
@@ -104,6 +104,7 @@ protected:
     void ask_ahead(int steps) { ahead_.some(steps * n_ * vecs_); }
 
     const int vecs_;
+    int first_ = 0;  // vector that steps and maxima begin with
 
 private:
     const int kept_;

@@ -24,10 +24,27 @@ protected:
         });
     }
 
+    // body() for each of the vectors' numbers of keys (SeenKeys), with that in `count` and first_ the first
+    // vector that has them; `count` is what came before subtracted, and not 0.
+    template <typename Body>
+    void for_seen(size_t seen, const Gpr& count, const Body& body) {
+        for (first_ = 0; first_ < vecs_; ++first_) {
+            Label none;
+            const auto of = [&](int w) { return ptr[args() + seen + size_t(w) * sizeof(int64_t)]; };
+            mov(count, of(first_));
+            if (first_ > 0) sub(count, of(first_ - 1));
+            else test(count, count);
+            jz(none, T_NEAR);
+            body();
+            L(none);
+        }
+        first_ = 0;
+    }
+
     const TileKey key_;
 };
 
-// for key in 0..count step n:
+// for w0 in 0..W: for key in seen[w0 - 1]..seen[w0] step n, w in w0..W:
 //   acc[n][w] = 0
 //   for d in 0..D: acc[n][w] += keys[key + n][d] * query[d][w]     (of pairs: 0..D / 2, rounded up)
 //   scores[key + n][w] = acc[n][w]; new_max[w] = max(new_max[w], acc[n][w])
@@ -37,28 +54,29 @@ public:
         begin();
         mov(keys_, ptr[args() + offsetof(TileQkArgs, keys)]);
         mov(scores_, ptr[args() + offsetof(TileQkArgs, scores)]);
-        mov(count_, ptr[args() + offsetof(TileQkArgs, count)]);
         ahead_.begin(args() + offsetof(TileQkArgs, ahead));
-        Label each_tile;
-        L(each_tile);
-        {
-            for (const Vec& v : acc_) zero(v);
-            mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
-            emit_dims();
-            for (int n = 0; n < n_; ++n)
-                for (int w = 0; w < vecs_; ++w)
-                    vmovups(ptr[scores_ + n * panel_bytes() + w * vec_bytes()], acc(n, w));
-            emit_new_max(acc_);
-        }
-        add(keys_, n_ * key_.key_stride * 4);
-        add(scores_, n_ * panel_bytes());
-        sub(count_, n_);
-        jnz(each_tile, T_NEAR);
+        for_seen(offsetof(TileQkArgs, seen), count_, [&] { emit_keys(); });
         ahead_.end(args() + offsetof(TileQkArgs, ahead));
         end();
     }
 
 private:
+    void emit_keys() {
+        Label each;
+        L(each);
+        for (const Vec& v : acc_) zero(v);
+        mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
+        emit_dims();
+        for (int n = 0; n < n_; ++n)
+            for (int w = first_; w < vecs_; ++w)
+                vmovups(ptr[scores_ + n * panel_bytes() + w * vec_bytes()], acc(n, w));
+        emit_new_max(acc_);
+        add(keys_, n_ * key_.key_stride * 4);
+        add(scores_, n_ * panel_bytes());
+        sub(count_, n_);
+        jnz(each, T_NEAR);
+    }
+
     void emit_dims() {
         stage("dims");
         const int lanes = (key_.dim + key_.numbers_a_lane() - 1) / key_.numbers_a_lane();
@@ -91,8 +109,9 @@ private:
 
 // for d in 0..8 * panels step n:
 //   acc[n][w] = output[d + n][w] * rescale[w]
-//   for key in 0..count: acc[n][w] += values[d + n of key] * probabilities[key][w]   (or for each pair of
-//   keys) output[d + n][w] = acc[n][w]
+//   for w0 in 0..W: for key in seen[w0 - 1]..seen[w0], w in w0..W:                  (or for each pair of keys)
+//     acc[n][w] += values[d + n of key] * probabilities[key][w]
+//   output[d + n][w] = acc[n][w]
 class TilePv : public TileNumbers {
 public:
     explicit TilePv(const TileKey& key) : TileNumbers(key) {
@@ -119,25 +138,26 @@ private:
         stage("dims");
         begin_sums(acc_, rescale_, [&](int n, int w) { return output_at(d + n, w); });
         mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
-        mov(count_, ptr[args() + offsetof(TilePvArgs, count)]);
         lea(value_, ptr[panel_ + d * 4]);
-        Label several, single, done;
-        begin_loop(several);
-        sub(count_, kUnroll * key_.numbers_a_lane());
-        jl(single, T_NEAR);
-        emit_keys(kUnroll);
-        jmp(several, T_NEAR);
-        L(single);
-        add(count_, kUnroll * key_.numbers_a_lane());
-        Label each;
-        L(each);
-        sub(count_, key_.numbers_a_lane());
-        jl(done, T_NEAR);
-        emit_keys(1);
-        jmp(each, T_NEAR);
-        L(done);
+        for_seen(offsetof(TilePvArgs, seen), count_, [&] {
+            if (first_ == 0) emit_each(kUnroll);  // of keys that the last vectors alone see there are few
+            emit_each(1);
+        });
         for (int n = 0; n < n_; ++n)
             for (int w = 0; w < vecs_; ++w) vmovups(ptr[output_at(d + n, w)], acc(n, w));
+    }
+
+    // For as many of them as count_ has.
+    void emit_each(int keys) {
+        const int of_count = keys * key_.numbers_a_lane();
+        Label each, rest;
+        begin_loop(each);
+        sub(count_, of_count);
+        jl(rest, T_NEAR);
+        emit_keys(keys);
+        jmp(each, T_NEAR);
+        L(rest);
+        add(count_, of_count);
     }
 
     void emit_keys(int keys) {  // or pairs

@@ -16,7 +16,7 @@ public:
     template <typename Row>
     void add(const Row* const* rows, int64_t count, int64_t bytes, uintptr_t use = 0) {
         for (int64_t i = 0, of_span = 0; i < count; i += of_span) {
-            of_span = is_span(rows + i, count - i, bytes) ? kSpan : 1;
+            of_span = is_span(rows + i, count - i, bytes) ? kSpan : side_by_side(rows + i, count - i, bytes);
             const auto end = reinterpret_cast<uintptr_t>(rows[i + of_span - 1]) + uintptr_t(bytes);
             if (!add_piece(reinterpret_cast<uintptr_t>(rows[i]), end, use)) return;
         }
@@ -71,6 +71,14 @@ private:
         const auto at = [&](int i) { return reinterpret_cast<uintptr_t>(rows[i]); };
         return at(1) - at(0) < uintptr_t(bytes) + kLine &&
                at(kSpan - 1) - at(0) == (kSpan - 1) * (at(1) - at(0));
+    }
+
+    // Rows that have nothing between them, from the first on.
+    template <typename Row>
+    static int64_t side_by_side(const Row* const* rows, int64_t count, int64_t bytes) {
+        int64_t i = 1;
+        while (i < count && rows[i] == rows[i - 1] + bytes) ++i;
+        return i;
     }
 
     static constexpr int kMost = 767;

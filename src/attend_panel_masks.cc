@@ -44,19 +44,22 @@ bool are_alike_in_fours(const char* const* rows, int64_t lanes) {
 
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 int64_t begin, int64_t count, const TileState& s) {
-    const int group = plan.spec.group();
-    int64_t i = panel.row_begin / group, head = panel.row_begin % group;
-    KeyRange seen = p.visible_in(item.b, i, begin, count);  // the heads of a query see the same
-    for (int64_t r = 0; r < panel.lanes; ++r) {
-        s.begin[r] = int32_t(seen.begin);
-        s.end[r] = int32_t(seen.end);
-        if (plan.spec.alibi) {
+    const int64_t group = plan.spec.group();
+    int64_t r = 0, head = panel.row_begin - panel.first_token * group;
+    for (int64_t i = panel.first_token; i <= panel.last_token; ++i, head = 0) {
+        const KeyRange seen = p.visible_in(item.b, i, begin, count);  // the heads of a query see the same
+        // Lanes without a row have what the last one has.
+        const int64_t end = i < panel.last_token ? r + group - head : panel.lanes;
+        for (int64_t lane = r; lane < end; ++lane) {
+            s.begin[lane] = int32_t(seen.begin);
+            s.end[lane] = int32_t(seen.end);
+        }
+        for (; plan.spec.alibi && r < end; ++r) {
             s.slope[r] = plan.slopes[size_t(item.kv_head * group + head)] * jit::kLog2e;
             s.distance[r] = float(begin - p.position(item.b, i));
+            if (r + 1 < panel.rows) ++head;
         }
-        if (r + 1 >= panel.rows || ++head < group) continue;
-        head = 0;
-        seen = p.visible_in(item.b, ++i, begin, count);
+        r = end;
     }
 }
 

@@ -24,21 +24,25 @@ size_t state_of(const Item& item, int64_t row) {
 
 void list_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                const TileState& s, States& states) {
-    const int64_t group = plan.spec.group();
+    const int64_t group = plan.spec.group(), first_head = item.kv_head * group;
     const char* query = nullptr;
     char* output = nullptr;
-    for (int64_t r = 0, head = panel.row_begin % group; r < panel.rows; ++r) {
-        const int64_t row = panel.row_begin + r;
-        const bool is_first = r == 0 || head == 0;
-        query = is_first ? query_at(p, item, row) : query + p.query.head_stride;
-        output = is_first ? output_at(p, item, row) : output + p.output.head_stride;
-        panel.queries[r] = query;
-        panel.outputs[r] = output;
-        if (item.parts > 1)
-            panel.outputs[r] =
-                reinterpret_cast<char*>(&states.output[state_of(item, row) * size_t(plan.value_stride)]);
-        head = head + 1 == group ? 0 : head + 1;
+    int64_t token = panel.first_token, head = panel.row_begin - token * group;
+    for (int64_t r = 0; r < panel.rows; ++token, head = 0) {
+        const int64_t row = p.row_of(item.b, token);
+        query = p.query.at(item.b, row, first_head + head);
+        output = p.output.at(item.b, row, first_head + head);
+        for (; head < group && r < panel.rows; ++head, ++r) {
+            panel.queries[r] = query;
+            panel.outputs[r] = output;
+            query += p.query.head_stride;
+            output += p.output.head_stride;
+        }
     }
+    query = panel.queries[panel.rows - 1];
+    for (int64_t r = 0; item.parts > 1 && r < panel.rows; ++r)
+        panel.outputs[r] = reinterpret_cast<char*>(
+            &states.output[state_of(item, panel.row_begin + r) * size_t(plan.value_stride)]);
     std::fill(panel.queries + panel.rows, panel.queries + panel.lanes, query);
     std::fill(panel.outputs + panel.rows, panel.outputs + panel.lanes, reinterpret_cast<char*>(s.spare_row));
 }
@@ -69,7 +73,9 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         panel.queries = scratch.array<const char*>(size_t(panel.lanes));
         panel.outputs = scratch.array<char*>(size_t(panel.lanes));
         panel.begun = panel.asked = panel.written = false;
-        p.visible(item.b, row / group, (row + panel.rows - 1) / group, &panel.any, &panel.all);
+        panel.first_token = row / group;
+        panel.last_token = (row + panel.rows - 1) / group;
+        p.visible(item.b, panel.first_token, panel.last_token, &panel.any, &panel.all);
         list_rows(plan, p, item, panel, *s, states);
         row += panel.rows;
     }
@@ -89,10 +95,10 @@ void write_panel(const AttentionPlan& plan, const AttentionProblem& p, const Ite
     }
     panel.written = true;
     if (s.few) return write_rows(plan, p, item, panel.max, panel.sum, panel.output, states);
-    const bool whole = item.parts == 1;
+    const bool whole = item.parts == 1, by_sum = whole && !p.sinks && !p.lse.base;
     float* const factors = s.rescale;  // of no more use
-    std::fill(factors, factors + panel.lanes, 1.f);
-    for (int64_t r = 0; r < panel.rows; ++r) {
+    for (int64_t r = 0; r < panel.lanes; ++r) factors[r] = by_sum ? scale_of(panel.sum[r]) : 1;
+    for (int64_t r = 0; !by_sum && r < panel.rows; ++r) {
         const int64_t row = panel.row_begin + r;
         if (whole) {
             factors[r] = finish_scale(p, item, row, panel.max[r], panel.sum[r]);

@@ -144,15 +144,36 @@ const jit::TileKernels& kernels_of(const AttentionPlan& plan, const Panel& panel
     return bias ? plan.tile_bias[panel.vecs] : plan.tile[panel.vecs];
 }
 
+int64_t whole(int64_t count, int64_t step) { return (count + step - 1) / step * step; }
+
+// By TileState::end, where bounds are set.
+jit::SeenKeys seen_keys(const AttentionPlan& plan, const Panel& panel, bool bounded, int64_t count,
+                        const TileState& s) {
+    jit::SeenKeys seen;
+    seen.fill(count);
+    const int lanes = plan.target->lanes();
+    int32_t most = 0;
+    for (int w = 0; bounded && w + 1 < panel.vecs; ++w) {
+        for (int i = 0; i < lanes; ++i) most = std::max(most, s.end[w * lanes + i]);
+        seen[size_t(w)] = most;
+    }
+    return seen;
+}
+
+jit::SeenKeys in_steps(jit::SeenKeys seen, int64_t step) {
+    for (int64_t& keys : seen) keys = whole(keys, step);
+    return seen;
+}
+
 // is_first: no tile has been added to the panel's output yet.
 void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, const Panel& panel, int64_t count,
-                bool is_first, const TileState& s, jit::LinesAhead* ahead) {
+                const jit::SeenKeys& seen, bool is_first, const TileState& s, jit::LinesAhead* ahead) {
     const int64_t panels = (plan.spec.Dv + jit::kValuePanel - 1) / jit::kValuePanel;
     if (kernels.weights)
         kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, s.tops, count});
     kernels.pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.packed,
                 is_first ? nullptr : s.rescale, panel.output, count, panels, s.weight_factors, s.tops, ahead,
-                s.value_scales, s.weights});
+                s.value_scales, s.weights, seen});
 }
 
 void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t index,
@@ -160,12 +181,9 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     Panel& panel = s.panels[index];
     const int64_t count = std::min(tile_count, panel.any.end - begin);
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
-    const auto whole = [&](int64_t step) { return (count + step - 1) / step * step; };
-    const int64_t padded = whole(jit::kKeyPadding);
+    const int64_t padded = whole(count, jit::kKeyPadding);
     const bool pairs = s.pack->probability_pairs;
-    const int group = plan.spec.group();
-    const BlockView view =
-        p.look(item.b, panel.row_begin / group, (panel.row_begin + panel.rows - 1) / group, begin, count);
+    const BlockView view = p.look(item.b, panel.first_token, panel.last_token, begin, count);
     if (!view.seen) return;
     const WithoutSubnormals flush;
     const bool is_first = !panel.begun;
@@ -177,10 +195,12 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     look_ahead(plan, index, begin + 2 * tile_count >= panel.any.end, s);
     if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
     jit::LinesAhead* const ahead = s.ahead->begin();
-    const int64_t scored = whole(jit::kTileStep);
+    const int64_t scored = whole(count, jit::kTileStep);
+    const jit::SeenKeys seen = seen_keys(plan, panel, masked, count, s);
     std::copy_n(panel.max, panel.lanes, s.new_max);
     kernels_of(plan, panel, false, s)
-        .qk({panel.query, s.packed_keys, s.scores, scored, s.key_scales, panel.factors, s.new_max, ahead});
+        .qk({panel.query, s.packed_keys, s.scores, scored, s.key_scales, panel.factors, s.new_max, ahead,
+             in_steps(seen, jit::kTileStep)});
     const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
     const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
     // QK's maximum is of too many keys, or of scores that have changed since.
@@ -191,7 +211,8 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (p.dropout) drop_panel(p, item, panel, begin, count, s);
     const bool whole_runs = kernels.weights || s.few || pairs;
     if (whole_runs && !pairs) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
-    add_values(plan, kernels, panel, whole_runs ? padded : count, is_first, s, ahead);
+    add_values(plan, kernels, panel, whole_runs ? padded : count, in_steps(seen, pairs ? 2 : 1), is_first, s,
+               ahead);
     s.ahead->finish();
 }
 

@@ -14,7 +14,7 @@ constexpr double kLn2 = 0.693147180559945309;
 }  // namespace
 
 float finish_scale(const AttentionProblem& p, const Item& item, int64_t row, float max, float sum) {
-    if (!p.sinks && !p.lse.base) return sum == 0 ? 0 : 1 / sum;  // most often: no division of rows for it
+    if (!p.sinks && !p.lse.base) return scale_of(sum);  // most often: no division of rows for it
     const int group = p.spec->group(), head = item.kv_head * group + int(row % group);
     float top = max, total = sum, factor = 1;
     if (p.sinks) {

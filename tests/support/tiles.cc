@@ -161,10 +161,22 @@ private:
         return list;
     }
 
-    // Keys that row r sees of the tile at `first`.
+    // Keys that row r sees of the tile at `first`. Each vector of rows sees more than the one before.
     void bounds(int r, int first, int count, int32_t* begin, int32_t* end) const {
+        const int later = 11 * (setup_.vecs - 1 - r / setup_.target->lanes());
         *begin = setup_.masked ? std::clamp(3 * (r % 50) - first, 0, count) : 0;
-        *end = setup_.masked ? std::clamp(kFirst + kSecond - 2 * (r % 9) - first, 0, count) : count;
+        *end = setup_.masked ? std::clamp(kFirst + kSecond - 2 * (r % 9) - later - first, 0, count) : count;
+    }
+    // What each vector's rows see at most, in whole steps.
+    jit::SeenKeys seen(int first, int count, int step) const {
+        jit::SeenKeys keys{};
+        for (int r = 0; r < lanes_; ++r) {
+            int32_t begin = 0, end = 0;
+            bounds(r, first, count, &begin, &end);
+            int64_t& most = keys[size_t(r / setup_.target->lanes())];
+            most = std::max<int64_t>(most, (end + step - 1) / step * step);
+        }
+        return keys;
     }
     static float distance(int r, int first) { return float(first - 200 - r); }
 
@@ -292,7 +304,7 @@ private:
             {key_.products == jit::Products::floats ? query_.data() : rounded_.data(), tile.keys.data(),
              scores.as<float>(), (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
              tile.key_scales.as<float>(), factors_.as<float>(), new_max.as<float>(),
-             ahead_.as<jit::LinesAhead>()},
+             ahead_.as<jit::LinesAhead>(), seen(first, count, jit::kTileStep)},
             around.entry);
         poisoned_call<jit::TileSoftmaxArgs>(
             masked ? kernels_.softmax_masked : kernels_.softmax,
@@ -312,7 +324,7 @@ private:
                 {scores.as<float>(), of_numbers ? tile.value_rows.data() : tile.values.data(), rescaling,
                  output.as<float>(), of_numbers || pack_.probability_pairs ? padded : count, panels(),
                  nullptr, nullptr, ahead_.as<jit::LinesAhead>(), tile.value_scales.as<float>(),
-                 weights.data()},
+                 weights.data(), seen(first, count, pack_.probability_pairs ? 2 : 1)},
                 around.entry);
         }
         const bool bytes = value_.bytes();
@@ -329,7 +341,7 @@ private:
             kernels_.pv,
             {weights.data(), pack_.values ? tile.values.data() : tile.value_rows.data(), rescaling,
              output.as<float>(), padded, panels(), factors.as<float>(), tops.as<float>(),
-             ahead_.as<jit::LinesAhead>(), nullptr, nullptr},
+             ahead_.as<jit::LinesAhead>(), nullptr, nullptr, {}},
             around.entry);
     }
 
