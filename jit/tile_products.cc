@@ -32,8 +32,10 @@ protected:
             Label none;
             const auto of = [&](int w) { return ptr[args() + seen + size_t(w) * sizeof(int64_t)]; };
             mov(count, of(first_));
-            if (first_ > 0) sub(count, of(first_ - 1));
-            else test(count, count);
+            if (first_ > 0)
+                sub(count, of(first_ - 1));
+            else
+                test(count, count);
             jz(none, T_NEAR);
             body();
             L(none);
@@ -109,7 +111,8 @@ private:
 
 // for d in 0..8 * panels step n:
 //   acc[n][w] = output[d + n][w] * rescale[w]
-//   for w0 in 0..W: for key in seen[w0 - 1]..seen[w0], w in w0..W:                  (or for each pair of keys)
+//   for w0 in 0..W: for key in seen[w0 - 1]..seen[w0], w in w0..W:                  (or for each pair of
+//   keys)
 //     acc[n][w] += values[d + n of key] * probabilities[key][w]
 //   output[d + n][w] = acc[n][w]
 class TilePv : public TileNumbers {

@@ -17,14 +17,14 @@ public:
         emit_pointers();
         emit_row_factors(inverse_, kLargestOfTwo);
         vmovups(offsets_, splat_bits(0x80808080));
-        emit_parts();
+        emit_parts([&](int first) { emit_part(first); });
         end();
     }
 
 private:
     static constexpr float kLargestOfTwo = float(largest_digits(2));
 
-    void emit_part(int first) override {
+    void emit_part(int first) {
         Temp all(*this, "all"), none(*this, "none");
         zero(all);
         mov(run_, stride_);
@@ -79,7 +79,7 @@ public:
         emit_pointers();
         emit_row_factors(inverse_, kLargestOfThree);
         vmovups(offsets_, splat_bits(kOffsets));
-        emit_parts();
+        emit_parts([&](int first) { emit_part(first); });
         end();
     }
 
@@ -87,7 +87,7 @@ private:
     // With it added the digits are bytes from 0 on, and no carry goes from one to the next.
     static constexpr uint32_t kOffsets = 0x80808080, kOfThree = 0x808080;
 
-    void emit_part(int first) override {
+    void emit_part(int first) {
         Temp all(*this, "all"), high(*this, "high");
         zero(all);
         zero(high);

@@ -19,6 +19,7 @@ protected:
         mov(columns_, ptr[args() + offsetof(TileQueryArgs, columns)]);
         mov(query_, ptr[args() + offsetof(TileQueryArgs, query)]);
         mov(stride_, ptr[args() + offsetof(TileQueryArgs, stride)]);
+        vmovups(magnitude_, splat_bits(kMagnitude));
     }
 
     Address column(int d) const { return ptr[columns_ + d * vec_bytes()]; }
@@ -32,8 +33,7 @@ protected:
     // top = max(top, |x|), NaN above all: magnitudes are in the order of their bits.
     void emit_top(const Vec& top, const Address& x) {
         Temp magnitude(*this, "magnitude");
-        vmovups(magnitude, splat_bits(kMagnitude));
-        bit_and(magnitude, magnitude, x);
+        bit_and(magnitude, magnitude_, x);
         vpmaxsd(top, top, magnitude);
     }
 
@@ -74,6 +74,7 @@ protected:
 
     const RowKey key_;
     const Gpr columns_ = gpr("columns"), query_ = gpr("query"), stride_ = gpr("stride"), left_ = gpr("left");
+    const Vec magnitude_ = vec("bits of a magnitude");
 };
 
 }  // namespace quire::jit

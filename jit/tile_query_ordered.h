@@ -4,6 +4,7 @@
 
 #include "jit/byte_loader.h"
 #include "jit/tile_query_emitter.h"
+#include "src/half.h"
 
 namespace quire::jit {
 
@@ -15,7 +16,11 @@ protected:
           form_(key.format, digits, *key.target),
           order_(byte_tile_order(key.format, key.dim)) {}
 
-    void emit_parts() {
+    // emit_part(first) of all parts, with `numbers_` at their numbers.
+    template <typename EmitPart>
+    void emit_parts(const EmitPart& emit_part) {
+        mov(columns_, ptr[args() + offsetof(TileQueryArgs, columns)]);
+        mov(query_, ptr[args() + offsetof(TileQueryArgs, query)]);
         mov(numbers_, stride_);
         imul(numbers_, numbers_, form_.digits * key_.dim / 4);
         add(numbers_, query_);
@@ -28,25 +33,39 @@ protected:
         });
     }
 
-    virtual void emit_part(int first) = 0;
-
     Address element(int i) const { return column(order_[size_t(i)]); }
 
-    // Four elements as a lane of bytes, their sum added to `sum`. With the bytes' offsets no carry goes from
-    // one to the next.
-    void emit_bytes(int first, const Vec& inverse, const Vec& sum) {
+    // A span's elements as bytes, four a lane, and `sum` their sum. An element becomes a whole number when it
+    // is added to kByteTileZero, in the lowest bits of that: a multiplication and it are one operation.
+    void emit_span_bytes(int first, const Vec& inverse, const Vec& sum) {
+        const bool by_dots = key_.target->vnni;
+        Temp whole(*this, "whole"), ones(*this, "ones");
+        vmovups(whole, splat(kByteTileZero));
+        if (by_dots) vmovups(ones, splat_bits(0x01010101));
+        by_dots ? zero(sum) : vmovups(sum, splat_bits(0 - float_bits(kByteTileZero) * kByteTileSpan));
+        for (int i = 0; i < kByteTileSpan; i += 4) {
+            Temp bytes(*this, "bytes");
+            emit_bytes(first + i, inverse, whole, bytes, by_dots ? nullptr : &sum);
+            if (by_dots) dot_bytes(sum, ones, *bytes);
+            emit_store(bytes);
+        }
+    }
+
+    // With the bytes' offsets no carry goes from one to the next; what else is added here is `whole`'s bits.
+    void emit_bytes(int first, const Vec& inverse, const Vec& whole, const Vec& bytes, const Vec* sum) {
         constexpr uint32_t kOffsets = 0x80808080;
-        Temp bytes(*this, "bytes"), x(*this, "x");
-        vmovups(bytes, splat_bits(kOffsets));
+        uint32_t begin = kOffsets;
+        for (int i = 0; i < 4; ++i) begin -= float_bits(kByteTileZero) << 8 * i;
+        vmovups(bytes, splat_bits(begin));
         for (int i = 0; i < 4; ++i) {
-            vmulps(x, inverse, element(first + i));
-            vcvtps2dq(x, x);
-            vpaddd(sum, sum, x);
+            Temp x(*this, "x");
+            vmovaps(x, inverse);
+            vfmadd132ps(x, whole, element(first + i));
+            if (sum) vpaddd(*sum, *sum, x);
             if (i > 0) vpslld(x, x, uint8_t(8 * i));
             vpaddd(bytes, bytes, x);
         }
         bit_xor(bytes, bytes, splat_bits(kOffsets));
-        emit_store(bytes);
     }
 
     void emit_number(const Vec& v) {

@@ -70,7 +70,7 @@ public:
 };
 
 // for d in 0..dim step L:
-//   x[i] = columns[d + i] * factors; poison += x[i] * 0
+//   x[i] = columns[d + i] * factors; poison[i % 4] += x[i] * 0    (of one alone each would wait for another)
 //   rows[r][d ..] = x[r], transposed
 class TileColumns : public TileSquares {
 public:
@@ -82,10 +82,11 @@ public:
         const Gpr lanes_at = gpr("lanes at");
         mov(lanes_at, ptr[args() + offsetof(TileColumnsArgs, factors)]);
         vmovups(factors_, ptr[lanes_at]);
-        zero(poison_);
+        for (const Vec& poison : poison_) zero(poison);
         emit_squares([&](int elements) { emit_square(elements); });
+        for (size_t i = 1; i < poison_.size(); ++i) vaddps(poison_[0], poison_[0], poison_[i]);
         mov(lanes_at, ptr[args() + offsetof(TileColumnsArgs, poison)]);
-        vmovups(ptr[lanes_at], poison_);
+        vmovups(ptr[lanes_at], poison_[0]);
         end();
     }
 
@@ -98,14 +99,15 @@ private:
                 continue;
             }
             vmulps(x, factors_, ptr[columns_]);
-            vfmadd231ps(poison_, x, splat(0.f));
+            vfmadd231ps(poison_[size_t(i) % poison_.size()], x, splat(0.f));
             add(columns_, stride_);
         }
         transpose(x_);
         for (int r = 0; r < lanes(); ++r) store_number(type_, row_at(r), x_[size_t(r)], elements);
     }
 
-    const Vec factors_ = vec("factors"), poison_ = vec("poison");
+    const Vec factors_ = vec("factors");
+    const std::vector<Vec> poison_ = vecs("poison", 4);
 };
 
 }  // namespace

@@ -8,16 +8,16 @@
 namespace quire {
 
 struct Panel {
-    int64_t row_begin, rows;     // first query row of the sequence, rows in use
+    int64_t row_begin, rows;          // first query row of the sequence, rows in use
     int64_t first_token, last_token;  // of their queries
-    int vecs, lanes;             // width: vectors, and lanes of them all
-    KeyRange any, all;           // keys that some row sees, and that every row sees
-    float *query, *output;       // [D][lanes] or as jit::TileQkArgs says, as jit::TilePvArgs says
-    float* factors;              // [lanes] of the words, or of two or three bytes
-    float *max, *sum;            // [lanes]
-    const char** queries;        // [lanes] rows; lanes without one have the last one's
-    char** outputs;              // [lanes] rows of the output, or of states; or TileState::spare_row
-    bool begun, asked, written;  // asked: for the lines of its outputs
+    int vecs, lanes;                  // width: vectors, and lanes of them all
+    KeyRange any, all;                // keys that some row sees, and that every row sees
+    float *query, *output;            // [D][lanes] or as jit::TileQkArgs says, as jit::TilePvArgs says
+    float* factors;                   // [lanes] of the words, or of two or three bytes
+    float *max, *sum;                 // [lanes]
+    const char** queries;             // [lanes] rows; lanes without one have the last one's
+    char** outputs;                   // [lanes] rows of the output, or of states; or TileState::spare_row
+    bool begun, asked, written;       // asked: for the lines of its outputs
 };
 
 struct TileState {

@@ -337,12 +337,20 @@ private:
                                             {scores.as<float>(), tile.value_scales.as<float>(),
                                              weights.data(), factors.as<float>(), tops.as<float>(), padded},
                                             around.entry);
-        poisoned_call<jit::TilePvArgs>(
-            kernels_.pv,
-            {weights.data(), pack_.values ? tile.values.data() : tile.value_rows.data(), rescaling,
-             output.as<float>(), padded, panels(), factors.as<float>(), tops.as<float>(),
-             ahead_.as<jit::LinesAhead>(), nullptr, nullptr, {}},
-            around.entry);
+        poisoned_call<jit::TilePvArgs>(kernels_.pv,
+                                       {weights.data(),
+                                        pack_.values ? tile.values.data() : tile.value_rows.data(),
+                                        rescaling,
+                                        output.as<float>(),
+                                        padded,
+                                        panels(),
+                                        factors.as<float>(),
+                                        tops.as<float>(),
+                                        ahead_.as<jit::LinesAhead>(),
+                                        nullptr,
+                                        nullptr,
+                                        {}},
+                                       around.entry);
     }
 
     const TileSetup setup_;
