@@ -12,15 +12,9 @@ class Ahead {
 public:
     void clear() { runs_ = 0; }
     // `bytes` from each of `count` addresses on. What there is no room for is left out. use: jit::kWritten
-    // where they are going to be written.
-    template <typename Row>
-    void add(const Row* const* rows, int64_t count, int64_t bytes, uintptr_t use = 0) {
-        for (int64_t i = 0, of_span = 0; i < count; i += of_span) {
-            of_span = is_span(rows + i, count - i, bytes) ? kSpan : side_by_side(rows + i, count - i, bytes);
-            const auto end = reinterpret_cast<uintptr_t>(rows[i + of_span - 1]) + uintptr_t(bytes);
-            if (!add_piece(reinterpret_cast<uintptr_t>(rows[i]), end, use)) return;
-        }
-    }
+    // where they are going to be written. Rows that look as if they lay side by side, by the first and the
+    // last of some, are asked for as one: those between in vain where they lie elsewhere.
+    void add(const char* const* rows, int64_t count, int64_t bytes, uintptr_t use = 0);
     // The same of rows side by side, by their first.
     void add_adjacent(const char* first, int64_t count, int64_t bytes) {
         const auto begin = reinterpret_cast<uintptr_t>(first);
@@ -58,27 +52,6 @@ private:
         if (runs_ == kMost) return false;
         run_[runs_++] = {begin, end};
         return true;
-    }
-
-    // Rows that are looked at together: with one after the other, decode of few rows spends a twentieth on
-    // it.
-    static constexpr int kSpan = 16;
-    // Whether the next kSpan rows lie side by side, by the first two and the last. Those between are asked
-    // for in vain where they lie elsewhere.
-    template <typename Row>
-    static bool is_span(const Row* const* rows, int64_t count, int64_t bytes) {
-        if (count < kSpan) return false;
-        const auto at = [&](int i) { return reinterpret_cast<uintptr_t>(rows[i]); };
-        return at(1) - at(0) < uintptr_t(bytes) + kLine &&
-               at(kSpan - 1) - at(0) == (kSpan - 1) * (at(1) - at(0));
-    }
-
-    // Rows that have nothing between them, from the first on.
-    template <typename Row>
-    static int64_t side_by_side(const Row* const* rows, int64_t count, int64_t bytes) {
-        int64_t i = 1;
-        while (i < count && rows[i] == rows[i - 1] + bytes) ++i;
-        return i;
     }
 
     static constexpr int kMost = 767;

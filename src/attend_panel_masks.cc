@@ -40,16 +40,50 @@ bool are_alike_in_fours(const char* const* rows, int64_t lanes) {
     return alike;
 }
 
+// What a panel's queries see of keys begin .. begin + count, one after the other.
+class SeenByQuery {
+public:
+    SeenByQuery(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin, int64_t count)
+        : problem_(p),
+          panel_(panel),
+          b_(item.b),
+          begin_(begin),
+          count_(count),
+          begins_(step(panel.any.begin, panel.all.begin)),
+          ends_(step(panel.all.end, panel.any.end)),
+          is_steady_(!p.mask_map && !p.query_positions && begins_ >= 0 && ends_ >= 0) {}
+
+    KeyRange of(int64_t query) const {
+        if (!is_steady_) return problem_.visible_in(b_, query, begin_, count_);
+        const int64_t i = query - panel_.first_query;
+        return {std::clamp<int64_t>(panel_.any.begin + i * begins_ - begin_, 0, count_),
+                std::clamp<int64_t>(panel_.all.end + i * ends_ - begin_, 0, count_)};
+    }
+
+private:
+    // A bound rises by 0 or 1 from each query to the next, where their positions follow each other: always
+    // by 0, always by 1, or now and then (-1).
+    int64_t step(int64_t first, int64_t last) const {
+        return first == last ? 0 : last - first == panel_.last_query - panel_.first_query ? 1 : -1;
+    }
+
+    const AttentionProblem& problem_;
+    const Panel& panel_;
+    const int64_t b_, begin_, count_, begins_, ends_;
+    const bool is_steady_;
+};
+
 }  // namespace
 
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 int64_t begin, int64_t count, const TileState& s) {
     const int64_t group = plan.spec.group();
-    int64_t r = 0, head = panel.row_begin - panel.first_token * group;
-    for (int64_t i = panel.first_token; i <= panel.last_token; ++i, head = 0) {
-        const KeyRange seen = p.visible_in(item.b, i, begin, count);  // the heads of a query see the same
+    const SeenByQuery seen_by(p, item, panel, begin, count);
+    int64_t r = 0, head = panel.row_begin - panel.first_query * group;
+    for (int64_t i = panel.first_query; i <= panel.last_query; ++i, head = 0) {
+        const KeyRange seen = seen_by.of(i);  // of all its heads
         // Lanes without a row have what the last one has.
-        const int64_t end = i < panel.last_token ? r + group - head : panel.lanes;
+        const int64_t end = i < panel.last_query ? r + group - head : panel.lanes;
         for (int64_t lane = r; lane < end; ++lane) {
             s.begin[lane] = int32_t(seen.begin);
             s.end[lane] = int32_t(seen.end);

@@ -27,7 +27,7 @@ void list_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item&
     const int64_t group = plan.spec.group(), first_head = item.kv_head * group;
     const char* query = nullptr;
     char* output = nullptr;
-    int64_t token = panel.first_token, head = panel.row_begin - token * group;
+    int64_t token = panel.first_query, head = panel.row_begin - token * group;
     for (int64_t r = 0; r < panel.rows; ++token, head = 0) {
         const int64_t row = p.row_of(item.b, token);
         query = p.query.at(item.b, row, first_head + head);
@@ -73,9 +73,9 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         panel.queries = scratch.array<const char*>(size_t(panel.lanes));
         panel.outputs = scratch.array<char*>(size_t(panel.lanes));
         panel.begun = panel.asked = panel.written = false;
-        panel.first_token = row / group;
-        panel.last_token = (row + panel.rows - 1) / group;
-        p.visible(item.b, panel.first_token, panel.last_token, &panel.any, &panel.all);
+        panel.first_query = row / group;
+        panel.last_query = (row + panel.rows - 1) / group;
+        p.visible(item.b, panel.first_query, panel.last_query, &panel.any, &panel.all);
         list_rows(plan, p, item, panel, *s, states);
         row += panel.rows;
     }

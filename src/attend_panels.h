@@ -9,7 +9,7 @@ namespace quire {
 
 struct Panel {
     int64_t row_begin, rows;          // first query row of the sequence, rows in use
-    int64_t first_token, last_token;  // of their queries
+    int64_t first_query, last_query;  // of the sequence, whose rows they are
     int vecs, lanes;                  // width: vectors, and lanes of them all
     KeyRange any, all;                // keys that some row sees, and that every row sees
     float *query, *output;            // [D][lanes] or as jit::TileQkArgs says, as jit::TilePvArgs says

@@ -183,7 +183,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     if (count <= 0 || panel.any.begin >= begin + tile_count) return;
     const int64_t padded = whole(count, jit::kKeyPadding);
     const bool pairs = s.pack->probability_pairs;
-    const BlockView view = p.look(item.b, panel.first_token, panel.last_token, begin, count);
+    const BlockView view = p.look(item.b, panel.first_query, panel.last_query, begin, count);
     if (!view.seen) return;
     const WithoutSubnormals flush;
     const bool is_first = !panel.begun;
