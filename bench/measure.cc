@@ -6,6 +6,7 @@
 #include "bench/cache.h"
 #include "bench/call.h"
 #include "bench/model.h"
+#include "bench/model_counts.h"
 #include "bench/pieces.h"
 #include "bench/report.h"
 
@@ -109,8 +110,7 @@ Result make_result(const Workload& w, Call& call, const std::vector<double>& tim
         const double new_bytes = double(quire_bytes_of(w.type, elements));
         r.memcpy_share = over(new_bytes, limits.copy_bytes_per_s) / seconds;
     }
-    if (w.is_decode())
-        r.cycles = seconds * limits.cycles_per_s * w.threads / double(w.keys_read() * w.kv_heads);
+    if (!w.is_append) r.cycles = seconds * limits.cycles_per_s * w.threads / units_of(w);
     return r;
 }
 

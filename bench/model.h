@@ -1,4 +1,4 @@
-// What a decoding call would take if nothing but the pipes of its instructions bounded it, or memory alone.
+// What an attention would take if nothing but the pipes of its instructions bounded it, or memory alone.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace bench {
 
-// Of one key and kv head; of a kernel, or of all code that quire did not generate ("library").
+// Of a unit (bench/model_counts.h); of a kernel, or of all code that quire did not generate ("library").
 struct ModelPart {
     std::string name;
     double instructions, loads, stores;

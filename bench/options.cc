@@ -30,7 +30,7 @@ steps (1..8+1); all combinations are run.
 Columns: ms is the median of the runs, spread that of their middle half; GB/s of the cache; shares are of a
 plain DRAM read, of the arithmetic's peak (float32 FMA, or integer products where the precision has them) and
 of the bound that quire_run_predict gives, all measured between the runs; memcpy: time of a memcpy of the new
-rows over that of append; cycles of a core a (token, kv head).
+rows over that of append; cycles of a core: of decode a (token, kv head), of prefill a (new token, head).
 Goals are what the project's issues ask for. Those about the workloads that were run are printed in the end;
 --goals runs theirs alone. What a goal compares a workload with takes turns with it, in rows "beside". Sizes
 given with --goals, one value each, change all its workloads; what is wanted stays.
@@ -149,7 +149,7 @@ Options parse_options(int argc, char** argv) {
     app.add_flag("--once", options.once,
                  "run each workload once and time nothing: for counting instructions");
     app.add_flag("--model", options.model,
-                 "decode: what the pipes of its instructions, which are counted, and memory allow");
+                 "attention: what the pipes of its instructions, which are counted, and memory allow");
     app.add_option("--json", options.json, "write machine, limits and results here; -: stdout");
     app.add_option("--csv", options.csv, "write the results here; -: stdout");
     app.add_option("--sweep", sweep_texts, "NAME=VALUES, NAME a size: kv-len=1k..64k")

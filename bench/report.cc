@@ -103,7 +103,7 @@ Json json_of(const Result& r) {
             {"memcpy_share", number(r.memcpy_share)},
             {"bf16_share",
              number(r.limits.bf16_flops_per_s > 0 ? r.gflop_per_s * 1e9 / r.limits.bf16_flops_per_s : 0)},
-            {"cycles_per_token_head", number(r.cycles)},
+            {w.is_decode() ? "cycles_per_token_head" : "cycles_per_query_row", number(r.cycles)},
             {"predicted_ms", number(r.predicted.seconds * 1e3)},
             {"model_ms", number(model ? model->time_ms : 0)},
             {"bound", bounds[r.predicted.bound]},

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "bench/model.h"
+#include "bench/model_counts.h"
 #include "bench/report.h"
 
 namespace bench {
@@ -84,7 +85,7 @@ void Table::ReportRuns(const std::vector<Run>& runs) {
 }
 
 void Table::print_model(const Result& r) {
-    std::fprintf(out_, "\n%s: at least, a key and kv head\n", r.workload.name().c_str());
+    std::fprintf(out_, "\n%s: at least, %s\n", r.workload.name().c_str(), unit_words(r.workload));
     if (!r.model->why_not.empty()) {
         std::fprintf(out_, "    no model: %s\n", r.model->why_not.c_str());
         return;
