@@ -101,18 +101,14 @@ bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& pa
                     const char** rows) {
     if (p.num_terms != 1) return false;
     const int group = p.spec->group();
-    const char* of_row = nullptr;
-    for (int64_t r = 0, head = panel.row_begin % group; r < panel.rows; ++r) {
-        const int64_t row = panel.row_begin + r;
-        const bool is_first = r == 0 || head == 0;
-        of_row = is_first
-                     ? numbers_of(p, p.terms[0], item.b, row / group, item.kv_head * group + int(head), begin)
-                     : of_row + p.terms[0].head_stride;
+    int64_t r = 0, head = panel.row_begin - panel.first_query * group;
+    for (int64_t i = panel.first_query; i <= panel.last_query; ++i, head = 0) {
+        const char* of_row = numbers_of(p, p.terms[0], item.b, i, item.kv_head * group + int(head), begin);
         if (of_row == nullptr) return false;
-        rows[r] = of_row;
-        head = head + 1 == group ? 0 : head + 1;
+        for (; head < group && r < panel.rows; ++head, ++r, of_row += p.terms[0].head_stride)
+            rows[r] = of_row;
     }
-    std::fill(rows + panel.rows, rows + panel.lanes, of_row);
+    std::fill(rows + panel.rows, rows + panel.lanes, rows[panel.rows - 1]);
     return true;
 }
 

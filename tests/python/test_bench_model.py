@@ -1,4 +1,4 @@
-"""quire_bench --model: instructions that decode executes, and what bounds them. No time is judged."""
+"""quire_bench --model: instructions that attention executes, and what bounds them. No time is judged."""
 
 import json
 import re
@@ -13,9 +13,9 @@ PART = re.compile(
 )
 
 
-def model(*arguments):
+def model(*arguments, small=SMALL):
     """Of each kernel: instructions, loads, stores, cycles, what bounds it; and all that --model prints."""
-    done = bench("--model", *SMALL, *arguments)
+    done = bench("--model", *small, *arguments)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     found = {m[1]: (*map(float, m.groups()[1:5]), m[6]) for m in map(PART.match, lines) if m}
@@ -51,6 +51,42 @@ def test_model_counts_the_same_again():
         return sum(part[0] for name, part in found.items() if "_qk_" in name or "_pv_" in name)
 
     assert 2 * products(few) < products(many) < 8 * products(few)
+
+
+PROMPT = "--threads 1 --benchmark_min_time=0.001 --heads 8 --kv-heads 2 --head-dim 64 --cache f32".split()
+
+
+def products_of_rows(tokens, keys):
+    """Cycles of QK and PV a query row, and those of the keys that it sees alone, at most two FMA a cycle."""
+    found, lines = model("--query-len", str(tokens), "--kv-len", str(keys), small=PROMPT)
+    assert any(line.endswith("at least, a query row") for line in lines)
+    assert any("_softmax" in name for name in found) and "library" in found
+    seen = keys - (tokens - 1) / 2
+    cycles = [sum(part[3] for name, part in found.items() if kind in name) for kind in ("_qk_", "_pv_")]
+    return cycles, seen * 64 / 16 / 2
+
+
+def test_model_of_prefill():
+    """Rows have at least the products of what they see, and no more than twice that where past keys are
+    most; a prompt of several work items has what its parts have."""
+    for tokens, keys in ((64, 64), (64, 1024), (200, 1000)):
+        cycles, least = products_of_rows(tokens, keys)
+        assert all(each >= least for each in cycles), (tokens, keys, cycles, least)
+        assert keys == tokens or sum(cycles) < 2 * 4 * least, (tokens, keys, cycles, least)
+
+
+def test_model_of_longer_prefill_is_in_proportion():
+    """Twice as many past keys are twice the products, but for the new tokens' own."""
+    few, seen = products_of_rows(32, 32 + 512)
+    many, seen_by_many = products_of_rows(32, 32 + 1024)
+    for one, other in zip(few, many):
+        assert other / one == pytest.approx(seen_by_many / seen, rel=0.05)
+
+
+def test_no_model_of_windows():
+    done = bench("--model", "--query-len", "64", "--kv-len", "256", "--window", "32", *PROMPT)
+    assert done.returncode == 0, done.stderr
+    assert "no model: " in done.stdout
 
 
 def test_model_stands_beside_goals(tmp_path):
