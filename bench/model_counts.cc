@@ -15,12 +15,12 @@ using Counts = std::map<uintptr_t, int64_t>;
 
 // Two lengths, of whole blocks of keys: their difference is what a key takes, without what a call does once.
 constexpr int64_t kShort = 128, kLong = 384;
-// Prefill: rows that share a packing of keys and values, and keys of a tile (docs/architecture.md).
+// Prefill: rows that share a packing of keys and values, and keys of a tile, of heads up to 128 (src/plan.cc:
+// those of larger ones share less, or have shorter tiles).
 constexpr int64_t kItemRows = 384, kTile = 128;
 
 Workload of_one_head(Workload w) {
     w.batch = w.threads = 1;
-    if (!w.is_decode()) w.ragged = false;
     if (w.is_decode() && w.layout < 3) return w;  // the distance of rows is that of its kv heads
     w.heads /= w.kv_heads;
     w.kv_heads = 1;
@@ -66,15 +66,16 @@ std::vector<int64_t> parts_of(const Workload& w) {
     return parts;
 }
 
-// A part on no other keys, and as many more tiles as its past has: what is not whole tiles counts as a share
-// of one, as parts begin anywhere in theirs.
+// The parts, each on as many tiles as its past has: the first one makes another difference than those that
+// follow. What is not whole tiles counts as a share of one, as parts begin anywhere in theirs.
 void add_prefill(const Workload& w, std::map<uintptr_t, double>* counts) {
     const double rows = double(w.query_len * (w.heads / w.kv_heads));
     int64_t past = w.kv_len - w.query_len;
     for (const int64_t tokens : parts_of(w)) {
-        const double tiles = double(past) / double(kTile);
-        add(counts, counts_of_part(w, tokens, 0), (1 - tiles) / rows);
-        if (tiles > 0) add(counts, counts_of_part(w, tokens, kTile), tiles / rows);
+        const int64_t first = past > kTile ? kTile : 0;
+        const double tiles = double(past - first) / double(kTile);
+        add(counts, counts_of_part(w, tokens, first), (1 - tiles) / rows);
+        if (tiles > 0) add(counts, counts_of_part(w, tokens, first + kTile), tiles / rows);
         past += tokens;
     }
 }

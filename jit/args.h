@@ -206,8 +206,9 @@ struct LinesAhead {
     uintptr_t step;       // kLineBytes, or 0 behind the last line, which is then asked for again and again
 };
 
-// Keys that the products of numbers take for each vector of query rows: what a causal mask hides from the
-// first ones only, the last ones see. None has less than the one before; the last has all.
+// Keys that products of numbers take for each vector of query rows: what a causal mask hides from the first
+// ones only, the last ones see. None has less than the one before; the last has all. Other products, and
+// those of AMX, take `count` for all.
 using SeenKeys = std::array<int64_t, kMaxPanelVecs>;
 
 struct TileQkArgs {
@@ -227,7 +228,7 @@ struct TileQkArgs {
     const float* factors;  // [W * L] of the query's words, two or three bytes, or joined spans
     float* new_max;        // [W * L] the largest of it and the scores, written; NaN does not count
     LinesAhead* ahead;     // advanced
-    SeenKeys seen;         // [W] multiples of kTileStep; scores of no more keys are written
+    SeenKeys seen;         // [W] multiples of kTileStep; where they are taken, no more scores are written
 };
 
 // Rows of numbers <-> columns, query rows in the lanes; one vector of rows.
@@ -311,7 +312,7 @@ struct TilePvArgs {
     // lost.
     const float* scales;
     void* weights;
-    SeenKeys seen;  // [W] of numbers, which take no other probabilities; of pairs: even
+    SeenKeys seen;  // [W] of pairs: even; where they are taken, no more probabilities are read
 };
 
 // ---- append and merge ----

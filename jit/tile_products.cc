@@ -143,7 +143,7 @@ private:
         mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
         lea(value_, ptr[panel_ + d * 4]);
         for_seen(offsetof(TilePvArgs, seen), count_, [&] {
-            if (first_ == 0) emit_each(kUnroll);  // of keys that the last vectors alone see there are few
+            emit_each(kUnroll);
             emit_each(1);
         });
         for (int n = 0; n < n_; ++n)

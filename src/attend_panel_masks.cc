@@ -51,7 +51,7 @@ public:
           count_(count),
           begins_(step(panel.any.begin, panel.all.begin)),
           ends_(step(panel.all.end, panel.any.end)),
-          is_steady_(!p.mask_map && !p.query_positions && begins_ >= 0 && ends_ >= 0) {}
+          is_steady_(!p.mask_map && begins_ >= 0 && ends_ >= 0) {}
 
     KeyRange of(int64_t query) const {
         if (!is_steady_) return problem_.visible_in(b_, query, begin_, count_);
@@ -61,8 +61,8 @@ public:
     }
 
 private:
-    // A bound rises by 0 or 1 from each query to the next, where their positions follow each other: always
-    // by 0, always by 1, or now and then (-1).
+    // Without a map a bound rises by 0 or 1 from each query to the next: always by 0, always by 1, or now and
+    // then (-1).
     int64_t step(int64_t first, int64_t last) const {
         return first == last ? 0 : last - first == panel_.last_query - panel_.first_query ? 1 : -1;
     }

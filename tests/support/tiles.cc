@@ -163,7 +163,7 @@ private:
 
     // Keys that row r sees of the tile at `first`. Each vector of rows sees more than the one before.
     void bounds(int r, int first, int count, int32_t* begin, int32_t* end) const {
-        const int later = 11 * (setup_.vecs - 1 - r / setup_.target->lanes());
+        const int later = (kSecond + 1) / 2 * (setup_.vecs - 1 - r / setup_.target->lanes());
         *begin = setup_.masked ? std::clamp(3 * (r % 50) - first, 0, count) : 0;
         *end = setup_.masked ? std::clamp(kFirst + kSecond - 2 * (r % 9) - later - first, 0, count) : count;
     }
@@ -173,8 +173,8 @@ private:
         for (int r = 0; r < lanes_; ++r) {
             int32_t begin = 0, end = 0;
             bounds(r, first, count, &begin, &end);
-            int64_t& most = keys[size_t(r / setup_.target->lanes())];
-            most = std::max<int64_t>(most, (end + step - 1) / step * step);
+            for (size_t w = size_t(r / setup_.target->lanes()); w < keys.size(); ++w)
+                keys[w] = std::max<int64_t>(keys[w], (end + step - 1) / step * step);
         }
         return keys;
     }
