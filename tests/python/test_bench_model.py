@@ -53,7 +53,7 @@ def test_model_counts_the_same_again():
     assert 2 * products(few) < products(many) < 8 * products(few)
 
 
-PROMPT = "--threads 1 --benchmark_min_time=0.001 --heads 8 --kv-heads 2 --head-dim 64 --cache f32".split()
+PROMPT = "--threads 1 --benchmark_min_time=0.001 --heads 8 --kv-heads 2 --head-dim 16 --cache f32".split()
 
 
 def products_of_rows(tokens, keys):
@@ -63,7 +63,7 @@ def products_of_rows(tokens, keys):
     assert any("_softmax" in name for name in found) and "library" in found
     seen = keys - (tokens - 1) / 2
     cycles = [sum(part[3] for name, part in found.items() if kind in name) for kind in ("_qk_", "_pv_")]
-    return cycles, seen * 64 / 16 / 2
+    return cycles, seen * 16 / 16 / 2
 
 
 def test_model_of_prefill():
