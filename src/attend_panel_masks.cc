@@ -40,74 +40,40 @@ bool are_alike_in_fours(const char* const* rows, int64_t lanes) {
     return alike;
 }
 
-// What a panel's queries see of keys begin .. begin + count, one after the other.
-class SeenByQuery {
-public:
-    SeenByQuery(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin, int64_t count)
-        : problem_(p),
-          panel_(panel),
-          b_(item.b),
-          begin_(begin),
-          count_(count),
-          begins_(step(panel.any.begin, panel.all.begin)),
-          ends_(step(panel.all.end, panel.any.end)),
-          is_steady_(!p.mask_map && begins_ >= 0 && ends_ >= 0) {}
-
-    KeyRange of(int64_t query) const {
-        if (!is_steady_) return problem_.visible_in(b_, query, begin_, count_);
-        const int64_t i = query - panel_.first_query;
-        return {std::clamp<int64_t>(panel_.any.begin + i * begins_ - begin_, 0, count_),
-                std::clamp<int64_t>(panel_.all.end + i * ends_ - begin_, 0, count_)};
-    }
-
-private:
-    // Without a map a bound rises by 0 or 1 from each query to the next: always by 0, always by 1, or now and
-    // then (-1).
-    int64_t step(int64_t first, int64_t last) const {
-        return first == last ? 0 : last - first == panel_.last_query - panel_.first_query ? 1 : -1;
-    }
-
-    const AttentionProblem& problem_;
-    const Panel& panel_;
-    const int64_t b_, begin_, count_, begins_, ends_;
-    const bool is_steady_;
-};
-
 }  // namespace
 
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 int64_t begin, int64_t count, const TileState& s) {
     const int64_t group = plan.spec.group();
-    const SeenByQuery seen_by(p, item, panel, begin, count);
-    int64_t r = 0, head = panel.row_begin - panel.first_query * group;
-    for (int64_t i = panel.first_query; i <= panel.last_query; ++i, head = 0) {
-        const KeyRange seen = seen_by.of(i);  // of all its heads
+    for_queries(panel, group, [&](int64_t query, int64_t head, int64_t row, int64_t end) {
+        const KeyRange seen = p.visible_in(item.b, query, begin, count);  // all its heads
         // Lanes without a row have what the last one has.
-        const int64_t end = i < panel.last_query ? r + group - head : panel.lanes;
-        for (int64_t lane = r; lane < end; ++lane) {
-            s.begin[lane] = int32_t(seen.begin);
-            s.end[lane] = int32_t(seen.end);
+        const int64_t lanes_end = end == panel.rows ? panel.lanes : end;
+        for (int64_t r = row; r < lanes_end; ++r) {
+            s.begin[r] = int32_t(seen.begin);
+            s.end[r] = int32_t(seen.end);
         }
-        for (; plan.spec.alibi && r < end; ++r) {
-            s.slope[r] = plan.slopes[size_t(item.kv_head * group + head)] * jit::kLog2e;
-            s.distance[r] = float(begin - p.position(item.b, i));
-            if (r + 1 < panel.rows) ++head;
+        for (int64_t r = row; plan.spec.alibi && r < lanes_end; ++r) {
+            const int64_t of_group = head + std::min(r, panel.rows - 1) - row;
+            s.slope[r] = plan.slopes[size_t(item.kv_head * group + of_group)] * jit::kLog2e;
+            s.distance[r] = float(begin - p.position(item.b, query));
         }
-        r = end;
-    }
+    });
 }
 
 bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
                     const char** rows) {
     if (p.num_terms != 1) return false;
     const int group = p.spec->group();
-    int64_t r = 0, head = panel.row_begin - panel.first_query * group;
-    for (int64_t i = panel.first_query; i <= panel.last_query; ++i, head = 0) {
-        const char* of_row = numbers_of(p, p.terms[0], item.b, i, item.kv_head * group + int(head), begin);
-        if (of_row == nullptr) return false;
-        for (; head < group && r < panel.rows; ++head, ++r, of_row += p.terms[0].head_stride)
-            rows[r] = of_row;
-    }
+    const ScoreTerm& term = p.terms[0];
+    const auto of_row = [&](int64_t query, int64_t head) {
+        return numbers_of(p, term, item.b, query, item.kv_head * group + int(head), begin);
+    };
+    if (of_row(panel.first_query, 0) == nullptr) return false;
+    for_queries(panel, group, [&](int64_t query, int64_t head, int64_t row, int64_t end) {
+        const char* at = of_row(query, head);
+        for (int64_t r = row; r < end; ++r, at += term.head_stride) rows[r] = at;
+    });
     std::fill(rows + panel.rows, rows + panel.lanes, rows[panel.rows - 1]);
     return true;
 }

@@ -25,25 +25,19 @@ size_t state_of(const Item& item, int64_t row) {
 void list_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                const TileState& s, States& states) {
     const int64_t group = plan.spec.group(), first_head = item.kv_head * group;
-    const char* query = nullptr;
-    char* output = nullptr;
-    int64_t token = panel.first_query, head = panel.row_begin - token * group;
-    for (int64_t r = 0; r < panel.rows; ++token, head = 0) {
-        const int64_t row = p.row_of(item.b, token);
-        query = p.query.at(item.b, row, first_head + head);
-        output = p.output.at(item.b, row, first_head + head);
-        for (; head < group && r < panel.rows; ++head, ++r) {
-            panel.queries[r] = query;
-            panel.outputs[r] = output;
-            query += p.query.head_stride;
-            output += p.output.head_stride;
+    for_queries(panel, group, [&](int64_t query, int64_t head, int64_t begin, int64_t end) {
+        const int64_t row = p.row_of(item.b, query);
+        const char* from = p.query.at(item.b, row, first_head + head);
+        char* to = p.output.at(item.b, row, first_head + head);
+        for (int64_t r = begin; r < end; ++r, from += p.query.head_stride, to += p.output.head_stride) {
+            panel.queries[r] = from;
+            panel.outputs[r] = to;
         }
-    }
-    query = panel.queries[panel.rows - 1];
+    });
     for (int64_t r = 0; item.parts > 1 && r < panel.rows; ++r)
         panel.outputs[r] = reinterpret_cast<char*>(
             &states.output[state_of(item, panel.row_begin + r) * size_t(plan.value_stride)]);
-    std::fill(panel.queries + panel.rows, panel.queries + panel.lanes, query);
+    std::fill(panel.queries + panel.rows, panel.queries + panel.lanes, panel.queries[panel.rows - 1]);
     std::fill(panel.outputs + panel.rows, panel.outputs + panel.lanes, reinterpret_cast<char*>(s.spare_row));
 }
 

@@ -1,6 +1,8 @@
 // Panels of query rows in the lanes, and what attend_tiles keeps of a tile of keys. Their steps in the order
 // of a panel's life; src/attend_tiles.cc strings them together.
 #pragma once
+#include <algorithm>
+
 #include "src/attend.h"
 #include "src/attend_ahead.h"
 #include "src/token_rows.h"
@@ -19,6 +21,18 @@ struct Panel {
     char** outputs;                   // [lanes] rows of the output, or of states; or TileState::spare_row
     bool begun, asked, written;       // asked: for the lines of its outputs
 };
+
+// body(query, head, begin, end) for each query of the panel: its rows are begin .. end of the panel's, of
+// heads from `head` on of the group's.
+template <typename Body>
+void for_queries(const Panel& panel, int64_t group, const Body& body) {
+    int64_t begin = 0, head = panel.row_begin - panel.first_query * group;
+    for (int64_t query = panel.first_query; query <= panel.last_query; ++query, head = 0) {
+        const int64_t end = std::min(begin + group - head, panel.rows);
+        body(query, head, begin, end);
+        begin = end;
+    }
+}
 
 struct TileState {
     bool few;                      // AttentionPlan::takes_few: there is one panel

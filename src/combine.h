@@ -23,11 +23,11 @@ void finish_row(const AttentionProblem& problem, const Item& item, int64_t row, 
 
 // The same in steps, for output that something else writes: what it is to be multiplied by (writes the lse),
 // where it goes, and what a result with NaN or Inf needs.
-// Where there are no sinks and no lse, that is scale_of(sum).
-inline float scale_of(float sum) { return sum == 0 ? 0 : 1 / sum; }
 float finish_scale(const AttentionProblem& problem, const Item& item, int64_t row, float max, float sum);
 char* output_at(const AttentionProblem& problem, const Item& item, int64_t row);
 void finish_special(const AttentionProblem& problem, const Item& item, int64_t row);
+// finish_scale where there are no sinks and no lse.
+inline float scale_of(float sum) { return sum == 0 ? 0 : 1 / sum; }
 
 // Merges the parts of all rows of `item` (of Schedule::merge) and writes output and lse. `merged` is scratch,
 // value_stride floats.
