@@ -67,8 +67,8 @@ def products_of_rows(tokens, keys):
 
 
 def test_model_of_prefill():
-    """Rows have at least the products of what they see, and no more than twice that where past keys are
-    most; a prompt of several work items has what its parts have."""
+    """Rows have at least the products of what they see, and less than four times that where past keys are
+    most; of one work item and of several."""
     for tokens, keys in ((64, 64), (64, 1024), (200, 1000)):
         cycles, least = products_of_rows(tokens, keys)
         assert all(each >= least for each in cycles), (tokens, keys, cycles, least)
@@ -81,6 +81,15 @@ def test_model_of_longer_prefill_is_in_proportion():
     many, seen_by_many = products_of_rows(32, 32 + 1024)
     for one, other in zip(few, many):
         assert other / one == pytest.approx(seen_by_many / seen, rel=0.05)
+
+
+def test_no_model_of_ragged_batches_beside_one():
+    """Ragged sequences have no model, whether the same lengths without have one or come first."""
+    found, lines = model(
+        "--query-len", "16", "--kv-len", "32", "--batch", "4", "--ragged", "0,1", small=PROMPT
+    )
+    said = [line for line in lines if "no model: " in line]
+    assert found and len(said) == 1 and "all lengths" in said[0]
 
 
 def test_no_model_of_windows():
