@@ -24,8 +24,8 @@ protected:
         });
     }
 
-    // body() for each of the vectors' numbers of keys (SeenKeys), with that in `count` and first_ the first
-    // vector that has them; `count` is what came before subtracted, and not 0.
+    // body() for the keys that all vectors see, then for those that all but the first one see, and so on
+    // (SeenKeys): how many are in `count`, and are not 0; first_ is the first vector that sees them.
     template <typename Body>
     void for_seen(size_t seen, const Gpr& count, const Body& body) {
         for (first_ = 0; first_ < vecs_; ++first_) {
@@ -111,8 +111,7 @@ private:
 
 // for d in 0..8 * panels step n:
 //   acc[n][w] = output[d + n][w] * rescale[w]
-//   for w0 in 0..W: for key in seen[w0 - 1]..seen[w0], w in w0..W:                  (or for each pair of
-//   keys)
+//   for w0 in 0..W: for key in seen[w0 - 1]..seen[w0], w in w0..W:     (or pairs of keys)
 //     acc[n][w] += values[d + n of key] * probabilities[key][w]
 //   output[d + n][w] = acc[n][w]
 class TilePv : public TileNumbers {
