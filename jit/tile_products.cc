@@ -15,13 +15,25 @@ protected:
     static constexpr int kUnroll = 8;
     static constexpr int kOfLines = 4;  // steps from one line that is asked for to the next
 
-    explicit TileNumbers(const TileKey& key) : TileProduct(*key.target, key.vecs, 0), key_(key) {}
+    explicit TileNumbers(const TileKey& key)
+        : TileProduct(*key.target, key.vecs, 0),
+          key_(key),
+          odd_(Emitter::vecs("acc of odd steps", key.vecs == 1 && key.target->vector_bits == 512 ? n_ : 0)) {}
 
+    // Step i. One vector of query rows has too few sums for the latency of products (Zen 5: six cycles of
+    // bfloat16 numbers, where eight sums take four): odd steps have sums of their own.
     template <typename ElementAt>
-    void emit_numbers(const RegExp& lanes_at, const ElementAt& element_at) {
-        emit_step(lanes_at, element_at, [&](const Vec& sum, const Vec& element, const Xbyak::Operand& row) {
-            key_.bfloats() ? dot_bfloats(sum, element, row) : vfmadd231ps(sum, element, row);
-        });
+    void emit_numbers(int i, const RegExp& lanes_at, const ElementAt& element_at) {
+        emit_step(i % 2 != 0 && !odd_.empty() ? odd_ : acc_, lanes_at, element_at,
+                  [&](const Vec& sum, const Vec& element, const Xbyak::Operand& row) {
+                      key_.bfloats() ? dot_bfloats(sum, element, row) : vfmadd231ps(sum, element, row);
+                  });
+    }
+    void clear_odd() {
+        for (const Vec& v : odd_) zero(v);
+    }
+    void add_odd() {
+        for (size_t i = 0; i < odd_.size(); ++i) vaddps(acc_[i], acc_[i], odd_[i]);
     }
 
     // body() for the keys that all vectors see, then for those that all but the first one see, and so on
@@ -44,6 +56,7 @@ protected:
     }
 
     const TileKey key_;
+    const std::vector<Vec> odd_;
 };
 
 // for w0 in 0..W: for key in seen[w0 - 1]..seen[w0] step n, w in w0..W:
@@ -67,8 +80,10 @@ private:
         Label each;
         L(each);
         for (const Vec& v : acc_) zero(v);
+        clear_odd();
         mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
         emit_dims();
+        add_odd();
         for (int n = 0; n < n_; ++n)
             for (int w = first_; w < vecs_; ++w)
                 vmovups(ptr[scores_ + n * panel_bytes() + w * vec_bytes()], acc(n, w));
@@ -97,7 +112,7 @@ private:
 
     void emit_unrolled(int dims) {
         for (int d = 0; d < dims; ++d) {
-            emit_numbers(query_ + d * panel_bytes(),
+            emit_numbers(d, query_ + d * panel_bytes(),
                          [&](int n) { return element_ + (n * key_.key_stride + d) * 4; });
             if (d % kOfLines == kOfLines - 1) ask_ahead(kOfLines);
         }
@@ -139,12 +154,14 @@ private:
     void emit_dims(int d) {
         stage("dims");
         begin_sums(acc_, rescale_, [&](int n, int w) { return output_at(d + n, w); });
+        clear_odd();
         mov(probabilities_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
         lea(value_, ptr[panel_ + d * 4]);
         for_seen(offsetof(TilePvArgs, seen), count_, [&] {
             emit_each(kUnroll);
             emit_each(1);
         });
+        add_odd();
         for (int n = 0; n < n_; ++n)
             for (int w = 0; w < vecs_; ++w) vmovups(ptr[output_at(d + n, w)], acc(n, w));
     }
@@ -164,7 +181,7 @@ private:
 
     void emit_keys(int keys) {  // or pairs
         for (int i = 0; i < keys; ++i) {
-            emit_numbers(probabilities_ + i * panel_bytes(),
+            emit_numbers(i, probabilities_ + i * panel_bytes(),
                          [&](int n) { return value_ + (i * kValuePanel + n) * 4; });
             if (i % kOfLines == kOfLines - 1) ask_ahead(kOfLines);
         }

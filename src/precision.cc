@@ -211,7 +211,10 @@ int most_decode_rows(const AttentionSpec& spec, const Target& target) {
     // Not of blocks of tokens, which would have to be taken apart.
     const bool blocks = token_block_info(spec.key_format.type) != nullptr ||
                         token_block_info(spec.value_format.type) != nullptr;
-    const bool quick_tiles = target.amx && spec.precision == QUIRE_PRECISION_MEDIUM && !blocks;
+    // Tiles multiply pairs of bfloat16 numbers at `medium`, where decode has float32 for numbers.
+    const bool numbers = scale_group(spec.key_format) == 0 && scale_group(spec.value_format) == 0;
+    const bool quick_tiles =
+        spec.precision == QUIRE_PRECISION_MEDIUM && ((target.amx && !blocks) || (target.bf16 && numbers));
     const bool all = std::max(spec.D, spec.Dv) <= large && most_few_rows(spec, target) == 0 && !quick_tiles &&
                      decodes_most_rows(spec, target, blocks);
     return all && !has_small_groups(spec) ? jit::kMaxDecodeRows : kRowsBesideFew;
