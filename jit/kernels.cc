@@ -1,5 +1,7 @@
 #include "jit/kernels.h"
 
+#include <algorithm>
+
 #include "jit/append.h"
 #include "jit/merge.h"
 #include "jit/pack.h"
@@ -149,13 +151,18 @@ Status make_side_by_side(CodeCache& cache, RowKey keys, RowKey values, Placement
     return make_block_pv(cache, values, kernels);
 }
 
+// The fewer vectors of query rows, the fewer products there are for a line of the cache.
 TileKey tile_key(const RowKey& key, int vecs) {
-    return {key.target, key.dim, key.tile_lanes(), vecs, key.products};
+    TileKey tile{key.target, key.dim, key.tile_lanes(), vecs, key.products};
+    const int elements = int(kLineBytes * size_t(key.dim) / bytes_of(key.format.type, key.dim));
+    tile.of_a_line = std::min(kMostOfALine, elements / tile.numbers_a_lane() * vecs);
+    return tile;
 }
 
 std::string tile_name(const char* stage, const TileKey& key) {
     return std::string(stage) + "_d" + std::to_string(key.dim) + "_stride" + std::to_string(key.key_stride) +
-           "_w" + std::to_string(key.vecs) + products_name(key.products) + "_" + key.target->name;
+           "_w" + std::to_string(key.vecs) + "_a" + std::to_string(key.of_a_line) +
+           products_name(key.products) + "_" + key.target->name;
 }
 
 }  // namespace

@@ -39,8 +39,9 @@ public:
 
     // What goes with so many multiplications, at least a line.
     void some(int multiplications) {
-        for (int i = 0; i < std::max(1, multiplications / kOfALine); ++i) emit_line();
+        for (int i = 0; i < std::max(1, multiplications / kOfALine); ++i) line();
     }
+    void line() { emit_line(lines_.emplace_back()); }
 
 private:
     struct Line {
@@ -58,8 +59,7 @@ private:
         e_.vmovups(e_.ptr[to], y);
     }
 
-    void emit_line() {
-        Line& line = lines_.emplace_back();
+    void emit_line(Line& line) {
         e_.test(line_.cvt8(), uint8_t(kWritten));
         e_.jnz(line.write, e_.T_NEAR);
         near_ ? e_.prefetcht0(e_.ptr[line_]) : e_.prefetcht1(e_.ptr[line_]);

@@ -13,11 +13,11 @@ namespace {
 class TileNumbers : public TileProduct {
 protected:
     static constexpr int kUnroll = 8;
-    static constexpr int kOfLines = 4;  // steps from one line that is asked for to the next
 
     explicit TileNumbers(const TileKey& key)
         : TileProduct(*key.target, key.vecs, 0),
           key_(key),
+          steps_a_line_(steps_a_line()),
           odd_(Emitter::vecs("acc of odd steps", key.vecs == 1 && key.target->vector_bits == 512 ? n_ : 0)) {}
 
     // Step i. One vector of query rows has too few sums for the latency of products (Zen 5: six cycles of
@@ -28,6 +28,7 @@ protected:
                   [&](const Vec& sum, const Vec& element, const Xbyak::Operand& row) {
                       key_.bfloats() ? dot_bfloats(sum, element, row) : vfmadd231ps(sum, element, row);
                   });
+        if (i % steps_a_line_ == steps_a_line_ - 1) ahead_.line();
     }
     void clear_odd() {
         for (const Vec& v : odd_) zero(v);
@@ -56,6 +57,15 @@ protected:
     }
 
     const TileKey key_;
+
+private:
+    int steps_a_line() const {
+        for (int steps : {4, 2})
+            if (steps * n_ * vecs_ <= key_.of_a_line) return steps;
+        return 1;
+    }
+
+    const int steps_a_line_;
     const std::vector<Vec> odd_;
 };
 
@@ -114,7 +124,6 @@ private:
         for (int d = 0; d < dims; ++d) {
             emit_numbers(d, query_ + d * panel_bytes(),
                          [&](int n) { return element_ + (n * key_.key_stride + d) * 4; });
-            if (d % kOfLines == kOfLines - 1) ask_ahead(kOfLines);
         }
         add(query_, dims * panel_bytes());
         add(element_, dims * 4);
@@ -183,7 +192,6 @@ private:
         for (int i = 0; i < keys; ++i) {
             emit_numbers(i, probabilities_ + i * panel_bytes(),
                          [&](int n) { return value_ + (i * kValuePanel + n) * 4; });
-            if (i % kOfLines == kOfLines - 1) ask_ahead(kOfLines);
         }
         add(probabilities_, keys * panel_bytes());
         add(value_, keys * kValuePanel * 4);

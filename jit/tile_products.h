@@ -9,6 +9,9 @@
 
 namespace quire::jit {
 
+// A line asked for with so many products is some 10 bytes a nanosecond.
+constexpr int kMostOfALine = 64;
+
 // dim is D, vecs the panel's width. key_stride: floats, or pairs, from one packed key to the next.
 struct TileKey {
     const Target* target;
@@ -16,6 +19,7 @@ struct TileKey {
     int key_stride;
     int vecs;
     Products products = Products::floats;  // or bfloats
+    int of_a_line = kMostOfALine;          // of products, while which the next tile's lines are asked for
 
     bool bfloats() const { return products == Products::bfloats; }
     int numbers_a_lane() const { return bfloats() ? 2 : 1; }
