@@ -23,6 +23,9 @@ constexpr double kWorthIt = 0.92, kTilesWorthIt = 0.85;
 
 // Up to so many rows decode is as quick as what most_few_rows() is for, or as tiles of AMX.
 constexpr int kRowsBesideFew = 12;
+// As tiles of pairs of bfloat16 numbers, beside which decode has float32. Of f32, which takes longer to be made
+// pairs of, as above.
+constexpr int kRowsBesidePairs = 10;
 
 // Scales are part of bfloat16 numbers, which so have no groups, and never take more than words do.
 jit::Products tile_products(const jit::RowKey& key, quire_precision precision, bool has_words,
@@ -169,10 +172,18 @@ bool has_small_groups(const AttentionSpec& spec) {
     return spec.precision != QUIRE_PRECISION_HIGHEST && (small(spec.key_format) || small(spec.value_format));
 }
 
+bool has_f32(const AttentionSpec& spec) {
+    return spec.key_format.type == QUIRE_F32 || spec.value_format.type == QUIRE_F32;
+}
+
+bool is_of_numbers(const AttentionSpec& spec) {
+    return scale_group(spec.key_format) == 0 && scale_group(spec.value_format) == 0;
+}
+
 // Beside tiles, which leave a part of the cache in the third level: rows of f32 take as long to come from
 // there again as a vector of tiles does.
 int rest_of_tiles(const AttentionSpec& spec, const Target& target) {
-    if (spec.key_format.type == QUIRE_F32 || spec.value_format.type == QUIRE_F32) return 0;
+    if (has_f32(spec)) return 0;
     return target.vector_bits == 512 && spec.precision != QUIRE_PRECISION_MEDIUM ? 8 : 4;
 }
 
@@ -180,10 +191,9 @@ int rest_of_tiles(const AttentionSpec& spec, const Target& target) {
 // AVX2 below `highest`.
 int rest_of_decode(const AttentionSpec& spec, const Target& target) {
     const bool wide = target.vector_bits == 512, medium = spec.precision == QUIRE_PRECISION_MEDIUM;
-    const bool codes = scale_group(spec.key_format) > 0 || scale_group(spec.value_format) > 0;
     const bool blocks = token_block_info(spec.key_format.type) && token_block_info(spec.value_format.type);
     if (most_few_rows(spec, target) > 0) return 0;
-    if (!wide) return blocks || !codes || spec.precision == QUIRE_PRECISION_HIGHEST ? 4 : 0;
+    if (!wide) return blocks || is_of_numbers(spec) || spec.precision == QUIRE_PRECISION_HIGHEST ? 4 : 0;
     return medium && target.bf16 && !blocks && !has_small_groups(spec) ? 0 : 8;
 }
 
@@ -207,14 +217,14 @@ bool decodes_most_rows(const AttentionSpec& spec, const Target& target, bool blo
 }  // namespace
 
 int most_decode_rows(const AttentionSpec& spec, const Target& target) {
+    const bool medium = spec.precision == QUIRE_PRECISION_MEDIUM;
+    if (medium && target.bf16 && is_of_numbers(spec))
+        return has_f32(spec) ? kRowsBesideFew : kRowsBesidePairs;
     const int large = spec.precision == QUIRE_PRECISION_HIGHEST ? 576 : 256;
     // Not of blocks of tokens, which would have to be taken apart.
     const bool blocks = token_block_info(spec.key_format.type) != nullptr ||
                         token_block_info(spec.value_format.type) != nullptr;
-    // Tiles multiply pairs of bfloat16 numbers at `medium`, where decode has float32 for numbers.
-    const bool numbers = scale_group(spec.key_format) == 0 && scale_group(spec.value_format) == 0;
-    const bool quick_tiles =
-        spec.precision == QUIRE_PRECISION_MEDIUM && ((target.amx && !blocks) || (target.bf16 && numbers));
+    const bool quick_tiles = target.amx && medium && !blocks;
     const bool all = std::max(spec.D, spec.Dv) <= large && most_few_rows(spec, target) == 0 && !quick_tiles &&
                      decodes_most_rows(spec, target, blocks);
     return all && !has_small_groups(spec) ? jit::kMaxDecodeRows : kRowsBesideFew;
