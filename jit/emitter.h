@@ -206,8 +206,9 @@ public:
     // v = begin <= index < end ? v : otherwise (int32 lanes).
     void keep_in_range(const Vec& v, const Vec& index, const Xbyak::Operand& begin, const Xbyak::Operand& end,
                        const Xbyak::Operand& otherwise);
-    // v = value where key == value.
-    void replace_where_equal(const Vec& v, const Vec& key, float value);
+    // v = change(d, v), which writes d from it, in lanes where v is not `value`.
+    void change_unless_equal(const Vec& v, const Xbyak::Operand& value,
+                             const std::function<void(const Vec& d, const Vec& v)>& change);
     // A scale of a sum: a sum times Inf could be -Inf, which hides a key, where the elements times Inf are of
     // either sign, and their sum NaN.
     void inf_to_nan(const Vec& v);

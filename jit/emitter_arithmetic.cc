@@ -5,7 +5,7 @@ namespace quire::jit {
 namespace {
 
 // Predicates of vcmpps.
-constexpr int kEqual = 0, kLess = 1, kOrdered = 7;
+constexpr int kEqual = 0, kLess = 1, kNotEqual = 4, kOrdered = 7;
 
 }  // namespace
 
@@ -115,16 +115,17 @@ void Emitter::keep_in_range(const Vec& v, const Vec& index, const Xbyak::Operand
     }
 }
 
-void Emitter::replace_where_equal(const Vec& v, const Vec& key, float value) {
-    Temp wanted(*this, "equal.value");
-    vmovups(wanted, splat(value));
+void Emitter::change_unless_equal(const Vec& v, const Xbyak::Operand& value,
+                                  const std::function<void(const Vec& d, const Vec& v)>& change) {
     if (is_512()) {
-        vcmpps(k2, key, wanted, kEqual);
-        vmovaps(v | k2, wanted);
+        vcmpps(k2, v, value, kNotEqual);
+        change(v | k2, v);
     } else {
-        Temp equal(*this, "equal");
-        vcmpps(equal, key, wanted, kEqual);
-        vblendvps(v, v, wanted, equal);
+        Temp equal(*this, "equal"), changed(*this, "changed");
+        vcmpps(equal, v, value, kEqual);
+        vmovaps(changed, v);
+        change(changed, changed);
+        vblendvps(v, changed, v, equal);
     }
 }
 

@@ -25,8 +25,9 @@ protected:
         if (!key_.bias) return;
         Temp added(*this, "bias");
         vmovups(added, ptr[bias]);
-        vaddps(score, score, added);
-        replace_where_equal(score, added, -INFINITY);
+        change_unless_equal(added, splat(-INFINITY),
+                            [&](const Vec& d, const Vec& s) { vaddps(d, s, score); });
+        vmovaps(score, added);
     }
 
     // A row that has seen nothing has maximum -Inf; subtracting that would give NaN.

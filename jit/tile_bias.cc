@@ -9,13 +9,11 @@
 namespace quire::jit {
 namespace {
 
-constexpr float kTiny = 0x1p-120f;
-
-// for key in 0..count step 4 (eight at a time, while there are):
-//   x[i] = four keys of rows i, i + 4, i + 8 .., in 128 bits each
-//   bias[i] = max(x[i] * log2 e, lowest) + x[i] * tiny: what is finite stays so, and only -Inf is -Inf
-//   scores[key + j][rows] += dwords j of all x[i] (where fours of rows are the same, of x[0], four times
-//   each); -Inf of the mask hides also where the score is NaN
+// for key in 0..count step L, then step 4:
+//   x[i] = L keys of row i; or four keys of rows i, i + 4, i + 8 .., in 128 bits each
+//   bias[j] = lane j of all x[i], or dwords j (where fours of rows are the same, of x[0], four times each)
+//   scores[key + j][rows] = max(scores[..] + bias[j] * log2 e, lowest): what is finite hides no key; but -Inf
+//   where bias[j] is, also if the score is NaN
 class TileBias : public Emitter {
 public:
     TileBias(const Target& target, quire_type type)
@@ -27,20 +25,23 @@ public:
         mov(count_, ptr[args() + offsetof(TileBiasArgs, count)]);
         for (int i = 0; i < lanes() / 4; ++i) row_.push_back(gpr("row " + std::to_string(i)));
         vmovups(lowest_, splat(std::numeric_limits<float>::lowest()));
+        vmovups(log2e_, splat(kLog2e));
+        vmovups(hidden_, splat(-INFINITY));
         xor_(at_, at_);
         Label fours, done;
         cmp(qword[args() + offsetof(TileBiasArgs, fours)], 0);
         jne(fours, T_NEAR);
-        for (int keys : {kKeys, 4}) for_keys(keys, [&] { emit_keys(keys); });
+        for_keys(lanes(), [&] { emit_square(); });
+        for_keys(4, [&] { emit_keys(); });
         jmp(done, T_NEAR);
         L(fours);
         load_addresses(0);
         for_keys(4, [&] {
-            Temp x(*this, "x"), column(*this, "column");
-            emit_rows(x, 0);
+            Temp x(*this, "x"), bias(*this, "bias");
+            emit_rows(x);
             for (int j = 0; j < 4; ++j) {
-                vpermilps(column, x, uint8_t(j * 0x55));
-                store(column);
+                vpermilps(bias, x, uint8_t(j * 0x55));
+                add_to_scores(bias);
             }
         });
         L(done);
@@ -48,8 +49,6 @@ public:
     }
 
 private:
-    static constexpr int kKeys = 8;  // share the loads of addresses
-
     // While there are so many.
     template <typename Body>
     void for_keys(int keys, const Body& body) {
@@ -64,18 +63,27 @@ private:
         L(done);
     }
 
-    void emit_keys(int keys) {
-        std::vector<std::vector<Vec>> x;  // [keys / 4][4]
-        for (int k = 0; k < keys; k += 4) x.push_back(vecs("x", 4));
+    void emit_square() {
+        stage("square");
+        const std::vector<Vec> square = vecs("x", lanes());
+        for (int i = 0; i < lanes(); ++i) {
+            mov(rax, ptr[rows_ + i * 8]);
+            load_number(type_, square[size_t(i)], rax + at_, lanes());
+        }
+        transpose(square);
+        for (const Vec& bias : square) add_to_scores(bias);
+        free(square);
+    }
+
+    void emit_keys() {
+        const std::vector<Vec> four = vecs("x", 4);
         for (int i = 0; i < 4; ++i) {
             load_addresses(i);
-            for (int k = 0; k < keys; k += 4) emit_rows(x[size_t(k / 4)][size_t(i)], k);
+            emit_rows(four[size_t(i)]);
         }
-        for (const std::vector<Vec>& four : x) {
-            transpose_dwords(four);
-            for (const Vec& column : four) store(column);
-            free(four);
-        }
+        transpose_dwords(four);
+        for (const Vec& bias : four) add_to_scores(bias);
+        free(four);
     }
 
     void load_addresses(int first) {
@@ -83,22 +91,20 @@ private:
         for (size_t k = 0; k < row_.size(); ++k) mov(row_[k], ptr[rows_ + (first + 4 * int(k)) * 8]);
     }
 
-    // Of keys `key` to `key` + 3 from at_ on.
-    void emit_rows(const Vec& bias, int key) {
+    // Four keys from at_ on of each row whose address is in a register.
+    void emit_rows(const Vec& x) {
         std::vector<RegExp> at;
-        for (const Gpr& row : row_) at.push_back(row + at_ + key * key_bytes_);
-        Temp x(*this, "x");
+        for (const Gpr& row : row_) at.push_back(row + at_);
         load_fours(type_, x, at);
-        vmulps(bias, x, splat(kLog2e));
-        vmaxps(bias, lowest_, bias);  // NaN is the second source, and stays
-        vfmadd231ps(bias, x, splat(kTiny));
     }
 
-    void store(const Vec& column) {
-        Temp sum(*this, "sum");
-        vaddps(sum, column, ptr[scores_]);
-        replace_where_equal(sum, column, -INFINITY);
-        vmovups(ptr[scores_], *sum);
+    // Of the next key; clobbers it.
+    void add_to_scores(const Vec& bias) {
+        change_unless_equal(bias, hidden_, [&](const Vec& d, const Vec& x) {
+            vfmadd213ps(d, log2e_, ptr[scores_]);
+            vmaxps(d, lowest_, x);  // NaN is the second source, and stays
+        });
+        vmovups(ptr[scores_], bias);
         add(scores_, stride_);
     }
 
@@ -107,7 +113,7 @@ private:
     const Gpr rows_ = gpr("rows"), scores_ = gpr("scores"), stride_ = gpr("stride"), count_ = gpr("count"),
               at_ = gpr("at");
     std::vector<Gpr> row_;
-    const Vec lowest_ = vec("lowest");
+    const Vec lowest_ = vec("lowest"), log2e_ = vec("log2 e"), hidden_ = vec("hidden");
 };
 
 }  // namespace

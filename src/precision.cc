@@ -23,8 +23,8 @@ constexpr double kWorthIt = 0.92, kTilesWorthIt = 0.85;
 
 // Up to so many rows decode is as quick as what most_few_rows() is for, or as tiles of AMX.
 constexpr int kRowsBesideFew = 12;
-// As tiles of pairs of bfloat16 numbers, beside which decode has float32. Of f32, which takes longer to be made
-// pairs of, as above.
+// As tiles of pairs of bfloat16 numbers, beside which decode has float32. Of f32, which takes longer to be
+// made pairs of, as above.
 constexpr int kRowsBesidePairs = 10;
 
 // Scales are part of bfloat16 numbers, which so have no groups, and never take more than words do.
