@@ -154,15 +154,16 @@ Status make_side_by_side(CodeCache& cache, RowKey keys, RowKey values, Placement
 // The fewer vectors of query rows, the fewer products there are for a line of the cache.
 TileKey tile_key(const RowKey& key, int vecs) {
     TileKey tile{key.target, key.dim, key.tile_lanes(), vecs, key.products};
+    if (tile.bfloats() && key.target->amx) return tile;  // asks with each step of some 50 cycles
     const int elements = int(kLineBytes * size_t(key.dim) / bytes_of(key.format.type, key.dim));
     tile.of_a_line = std::min(kMostOfALine, elements / tile.numbers_a_lane() * vecs);
     return tile;
 }
 
 std::string tile_name(const char* stage, const TileKey& key) {
+    const std::string ahead = key.of_a_line < kMostOfALine ? "_a" + std::to_string(key.of_a_line) : "";
     return std::string(stage) + "_d" + std::to_string(key.dim) + "_stride" + std::to_string(key.key_stride) +
-           "_w" + std::to_string(key.vecs) + "_a" + std::to_string(key.of_a_line) +
-           products_name(key.products) + "_" + key.target->name;
+           "_w" + std::to_string(key.vecs) + ahead + products_name(key.products) + "_" + key.target->name;
 }
 
 }  // namespace

@@ -161,7 +161,8 @@ KERNELS = (
         ("avx512_vnni_bf16",),
         "--cache int8 --precision medium --head-dim 32 --group 8",
         """pack_keys_d32_int8_gr8_f16_bfloats pack_values_d32_int8_gr8_f16_bfloats
-        tile_qk_d32_stride16_w1_bfloats tile_softmax_w1_bfloats tile_pv_d32_stride16_w1_bfloats
+        tile_qk_d32_stride16_w1_a32_bfloats tile_softmax_w1_bfloats
+        tile_pv_d32_stride16_w1_a32_bfloats
         tile_query_d32_int8_gr8_f16_bfloats""",
     ),
     (
