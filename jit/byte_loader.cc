@@ -21,6 +21,11 @@ public:
         load_signed(&v, chunk, row);
         with(kTopBits, &Emitter::bit_xor, v);
     }
+    void load_packed(const Vec& v, const RegExp& low, const RegExp& high) override {
+        const int at = place_of(dim_ - half_chunk_bytes());
+        e_.load_raw(v, low + at, high + at, half_chunk_bytes());
+        with(kTopBits, &Emitter::bit_xor, v);
+    }
     void load_signed(const Vec* k, int chunk, const RegExp& row) override {
         const int first = chunk * e_.vec_bytes();
         load_codes(k[0], first, std::min(e_.vec_bytes(), left(first)), row);
@@ -34,6 +39,7 @@ protected:
     virtual void load_codes(const Vec& v, int first, int n, const RegExp& row) {
         e_.load_raw(v, row + first, n);
     }
+    virtual int place_of(int first) const { return first; }
 };
 
 // Q8_0: a chunk is a block, or two.
@@ -44,9 +50,13 @@ public:
 protected:
     bool is_vector(int) const override { return false; }
     void load_codes(const Vec& v, int first, int n, const RegExp& row) override {
+        const int at = place_of(first), next = place_of(first + kBlockValues);
+        n <= kBlockValues ? e_.load_raw(v, row + at, n)
+                          : e_.load_raw(v, row + at, row + next, kBlockValues);
+    }
+    int place_of(int first) const override {
         const BlockInfo& block = *block_info(format_.type);
-        const int at = first / kBlockValues * block.bytes + block.codes_at;
-        n <= kBlockValues ? e_.load_raw(v, row + at, n) : e_.load_raw(v, row + at, row + at + block.bytes);
+        return first / kBlockValues * block.bytes + block.codes_at;
     }
 };
 
@@ -74,6 +84,11 @@ public:
         e_.load_raw(v, row + first, std::min(4 * e_.lanes(), left(2 * first) / 2));
         with(kTopBits, &Emitter::bit_xor, v);
     }
+    void load_packed(const Vec& v, const RegExp& low, const RegExp& high) override {
+        const int n = half_chunk_bytes(), at = dim_ / 2 - n;
+        e_.load_raw(v, low + at, high + at, n);
+        with(kTopBits, &Emitter::bit_xor, v);
+    }
 
 protected:
     std::vector<uint32_t> constants() const override { return {kNibbles, kTopBits}; }
@@ -84,12 +99,23 @@ class NibbleBlocksLoader : public NibblesLoader {
 public:
     using NibblesLoader::NibblesLoader;
     void load_packed(const Vec& v, int chunk, const RegExp& row) override {
-        const BlockInfo& info = *block_info(format_.type);
         const int blocks = e_.lanes() / 4, first = chunk * blocks;
         std::vector<RegExp> codes;
         for (int i = first; i < std::min(first + blocks, dim_ / kBlockValues); ++i)
-            codes.push_back(row + (i * info.bytes + info.codes_at));
+            codes.push_back(row + place_of(i));
         e_.load_quarters(v, codes);
+    }
+    void load_packed(const Vec& v, const RegExp& low, const RegExp& high) override {
+        const int blocks = half_chunk_bytes() / 16, at = place_of(dim_ / kBlockValues - blocks);
+        if (blocks == 1) return e_.load_raw(v, low + at, high + at, 16);
+        const int next = at + block_info(format_.type)->bytes;
+        e_.load_quarters(v, {low + at, low + next, high + at, high + next});
+    }
+
+private:
+    int place_of(int block) const {
+        const BlockInfo& info = *block_info(format_.type);
+        return block * info.bytes + info.codes_at;
     }
 };
 
@@ -104,13 +130,19 @@ int byte_parts(const quire_format& format) { return is_of_nibbles(format) ? 2 : 
 
 int byte_zero(const quire_format& format) { return is_of_nibbles(format) ? 8 : 128; }
 
+int half_chunk(const quire_format& format, int dim, int lanes) {
+    const int left = dim / byte_parts(format) % (4 * lanes);
+    return lanes == 16 && (left == 16 || left == 32) ? left : 0;
+}
+
 std::vector<int> byte_order(const quire_format& format, int dim, int lanes) {
-    const int parts = byte_parts(format), bytes = 4 * lanes;
+    const int parts = byte_parts(format), bytes = 4 * lanes, half = half_chunk(format, dim, lanes);
     const bool halves = block_info(format.type) && parts == 2;  // of a block, in low and high nibbles
     std::vector<int> order;
     for (int first = 0; first < dim; first += parts * bytes)
         for (int part = 0; part < parts; ++part)
-            for (int i = 0; i < bytes; ++i) {
+            for (int byte = 0; byte < bytes; ++byte) {
+                const int i = half > 0 && dim - first < parts * bytes ? byte % (bytes / 2) : byte;
                 const int element = first + (halves ? i / 16 * 32 + part * 16 + i % 16 : parts * i + part);
                 order.push_back(element < dim ? element : -1);
             }

@@ -19,6 +19,9 @@ bool has_bytes(const quire_format& format);
 int byte_parts(const quire_format& format);
 // Elements of a key row in the order of its bytes, -1 for padding: [chunks][parts][4 L].
 std::vector<int> byte_order(const quire_format& format, int dim, int lanes);
+// Where the last chunk has 16 or 32 bytes of a row, and a vector 64: so many. Two rows then share it, one in
+// each half, and the order has its elements in both. Else 0.
+int half_chunk(const quire_format& format, int dim, int lanes);
 // What the second of two joined sums starts with. Of eight codes of four bits times bytes they are within
 // 15 * 127 * 8 = 15240: it then is a word from 0 on, which borrows nothing from the first one above it.
 constexpr int kSpanZero = 16384;
@@ -74,8 +77,9 @@ public:
     }
     // The same as signed numbers.
     virtual void load_signed(const Vec* k, int chunk, const RegExp& row);
-    // As they lie in the row; and from k[0] to k[parts], lane by lane.
+    // As they lie in the row, or in two (half_chunk); and from k[0] to k[parts], lane by lane.
     virtual void load_packed(const Vec& v, int chunk, const RegExp& row) = 0;
+    virtual void load_packed(const Vec& v, const RegExp& low, const RegExp& high) = 0;
     virtual void unpack(const Vec*) {}
 
 protected:
@@ -87,6 +91,7 @@ protected:
         held == held_.end() ? (e_.*use)(v, v, e_.splat_bits(bits)) : (e_.*use)(v, v, held->second);
     }
     int left(int first) const { return dim_ - first; }
+    int half_chunk_bytes() const { return half_chunk(format_, dim_, e_.lanes()); }
 
     Emitter& e_;
     const quire_format format_;

@@ -230,9 +230,10 @@ public:
     void store_quarter(const RegExp& at, const Vec& v);  // the low four lanes
 
     // ---- 16-bit words, two a lane ----
-    // n bytes, the others 0; reads exactly n. n <= vec_bytes(). Or both halves of a zmm from an address each.
+    // n bytes, the others 0; reads exactly n. n <= vec_bytes(). Or of each half of a zmm, from an address each:
+    // 16 or 32.
     void load_raw(const Vec& v, const RegExp& at, int n);
-    void load_raw(const Vec& v, const RegExp& low, const RegExp& high);
+    void load_raw(const Vec& v, const RegExp& low, const RegExp& high, int n);
     // 16 bytes of each address, of at most lanes() / 4; the others 0.
     void load_quarters(const Vec& v, const std::vector<RegExp>& at);
     void broadcast_quarter(const Vec& v, const RegExp& at);
@@ -304,8 +305,10 @@ public:
     // d (low four lanes) = {sum a, sum b, sum c, sum e}; clobbers its sources. d may be a.
     void sum_four(const Vec& d, Vec a, Vec b, Vec c, Vec e);
     // v[0] (low lanes): the sums of lane i of each 128 bits of v[0], and behind these four those of v[1]: two
-    // vectors of 512 bits, or one of 256. Clobbers v[1].
+    // vectors of 512 bits, or what add_halves made of them, or one of 256. Clobbers v[1].
     void add_quarters(const std::vector<Vec>& v);
+    // Of 512 bits: a = {its halves added, those of b added}.
+    void add_halves(const Vec& a, const Vec& b);
     // The sums of v[0..3] in the low four lanes of v[0], of v[4..7] in those of v[4]; clobbers its sources.
     void sum_eight(const Vec* v);
     // Lane i of d is the sum of the i-th of the eight vectors at `at`, on targets with 256 bits.

@@ -304,14 +304,19 @@ void Emitter::add_quarters(const std::vector<Vec>& v) {
         vextractf128(high, Xbyak::Ymm(v[0].getIdx()), 1);
         return vaddps(low, low, high);
     }
-    const Vec &a = v[0], &b = v[1];
-    const auto z = [](const Vec& r) { return Xbyak::Zmm(r.getIdx()); };
-    vshuff64x2(z(moved), z(a), z(b), 0xee);
-    vshuff64x2(z(a), z(a), z(b), 0x44);
-    vaddps(a, a, moved);  // two quarters of a, two of b
-    vshuff64x2(z(moved), z(a), z(a), 0xb1);
-    vaddps(a, a, moved);
-    vshuff64x2(z(a), z(a), z(a), 0x08);
+    if (v.size() > 1) add_halves(v[0], v[1]);
+    const Xbyak::Zmm a(v[0].getIdx()), m((*moved).getIdx());
+    vshuff64x2(m, a, a, 0xb1);
+    vaddps(a, a, m);
+    vshuff64x2(a, a, a, 0x08);
+}
+
+void Emitter::add_halves(const Vec& a, const Vec& b) {
+    Temp moved(*this, "sum.moved");
+    const Xbyak::Zmm to(a.getIdx()), other(b.getIdx()), m((*moved).getIdx());
+    vshuff64x2(m, to, other, 0xee);
+    vshuff64x2(to, to, other, 0x44);
+    vaddps(to, to, m);
 }
 
 void Emitter::transpose_dwords(const std::vector<Vec>& v) {

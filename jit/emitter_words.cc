@@ -22,9 +22,14 @@ void Emitter::load_raw(const Vec& v, const RegExp& at, int n) {
     vinserti128(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm(v.getIdx()), Xbyak::Xmm((*rest).getIdx()), 1);
 }
 
-void Emitter::load_raw(const Vec& v, const RegExp& low, const RegExp& high) {
-    vmovups(Xbyak::Ymm(v.getIdx()), ptr[low]);
-    vinserti64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), ptr[high], 1);
+void Emitter::load_raw(const Vec& v, const RegExp& low, const RegExp& high, int n) {
+    const Xbyak::Zmm z(v.getIdx());
+    if (n == 32) {
+        vmovups(Xbyak::Ymm(v.getIdx()), ptr[low]);
+        return vinserti64x4(z, z, ptr[high], 1);
+    }
+    vmovups(Xbyak::Xmm(v.getIdx()), ptr[low]);
+    vinserti32x4(z, z, ptr[high], 2);
 }
 
 void Emitter::load_quarters(const Vec& v, const std::vector<RegExp>& at) {

@@ -35,14 +35,14 @@ private:
     static constexpr int kBesides = 2;
 
     int rows_a_pass() const {
-        const int free = num_vecs() - fours_ * (4 * form_.parts + 1) - kBesides;
-        const int most = free / (form_.digits * fours_), passes = (key_.rows + most - 1) / most;
+        const int free = num_vecs() - sets(0) * (4 * form_.parts + 1) - kBesides;
+        const int most = free / (form_.digits * sets(0)), passes = (key_.rows + most - 1) / most;
         return (key_.rows + passes - 1) / passes;
     }
     bool is_first_part(size_t i) const { return i % size_t(form_.parts) == 0; }
 
     void emit_begin() override {
-        for (int f = 0; f < fours_; ++f) codes_.push_back(vecs("code", 4 * form_.parts));
+        for (int f = 0; f < sets(0); ++f) codes_.push_back(vecs("code", 4 * form_.parts));
         ahead_.follow(rows_);
         load_keys();
     }
@@ -51,7 +51,7 @@ private:
     void load_keys() {
         stage("keys");
         ahead_.turn(row_);
-        for (int f = 0; f < fours_; ++f) {
+        for (int f = 0; f < sets(0); ++f) {
             std::vector<Vec> k;
             for (size_t i = 0; i < codes_[size_t(f)].size(); ++i)
                 if (is_first_part(i)) k.push_back(codes_[size_t(f)][i]);
@@ -62,8 +62,8 @@ private:
     void emit_turn() override {
         if (!paces()) emit_prefetches(0, 1);
         if (turns_scales()) emit_scales();
-        const std::vector<Vec> scales = vecs("scale", fours_);
-        for (int f = 0; f < fours_; ++f) {
+        const std::vector<Vec> scales = vecs("scale", sets(0));
+        for (int f = 0; f < sets(0); ++f) {
             load_scales(scales[size_t(f)], f, {0, 0});
             for (int j = 0; j < 4; ++j) loader_->unpack(&codes_[size_t(f)][size_t(j * form_.parts)]);
         }
@@ -107,7 +107,7 @@ private:
         const int first = sum_of({0, 0}, row) * form_.chains();
         Fours sums;
         for (int digit = 0; digit < form_.digits; ++digit) {
-            sums.push_back(vecs("sum", fours_));
+            sums.push_back(vecs("sum", sets(0)));
             const int of_low = digit + 1 == form_.digits ? form_.chains() - 1 : -1;
             const int start = form_.digits == 3 && digit == 0 ? 0 : of_low;
             if (start >= 0)

@@ -24,6 +24,8 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 //      with those of their factors adds them up)                                      emit_joined
 //   scores[r] = sums of the lanes of a key (digits: * factors[r])                     emit_sums
 //
+// F is 1 for a half chunk, the last one, whose sums are added to those of others as halves of a vector.
+//
 // So a conversion and an FMA serve four dot products of four keys, and lanes are summed for four at a time.
 // Two digits: sum = 256 * that of the high ones + that of the low ones; 2^15 * 2^8 * 32 elements < 2^31.
 // Three: one chain of int32 holds 256 * that of the high ones + that of the middle ones, within the same, and
@@ -57,7 +59,7 @@ private:
         const int sums = totals ? 2 : std::min(form_.digits, 2);
         const int base = form_.digits == 3 || form_.joins_runs;
         const int q = form_.weighs_words ? form_.parts : 1;
-        return num_vecs() - fours_ * (rows + parts + 1 + sums) - q - base;
+        return num_vecs() - sets(0) * (rows + parts + 1 + sums) - q - base;
     }
     bool fit(int rows) const { return spare(rows) >= 0; }
     int rows_a_pass() const {
@@ -72,14 +74,26 @@ private:
         for (int row = 0; row < key_.rows; row += rows_a_pass()) {
             const Pass pass = {row, std::min(rows_a_pass(), key_.rows - row)};
             Fours acc;  // [R'][F]
-            for (int r = 0; r < pass.rows; ++r) acc.push_back(vecs("acc", fours_));
+            for (int r = 0; r < pass.rows; ++r) acc.push_back(vecs("acc", sets(0)));
             for (const std::vector<Vec>& of_row : acc)
                 for (const Vec& v : of_row) zero(v);
-            for (int chunk = 0; chunk < form_.chunks; ++chunk) emit_chunk(acc, chunk, pass);
+            for (int chunk = 0; chunk < form_.chunks; ++chunk) {
+                if (chunk > 0 && form_.is_half(chunk)) join_halves(&acc);
+                emit_chunk(acc, chunk, pass);
+            }
             for (int r = 0; r < pass.rows; ++r) {
                 emit_sums(acc[size_t(r)], pass.row + r);
                 free(acc[size_t(r)]);
             }
+        }
+    }
+
+    // As the sums of a half chunk are.
+    void join_halves(Fours* acc) {
+        for (std::vector<Vec>& of_row : *acc) {
+            add_halves(of_row[0], of_row[1]);
+            free({of_row[1]});
+            of_row.pop_back();
         }
     }
 
@@ -88,7 +102,7 @@ private:
         if (pass.row == 0 && !paces()) emit_prefetches(chunk, form_.chunks);
         if (pass.row == 0 && keeps_scales()) keep_scales(chunk);  // while registers are free
         Fours k;
-        for (int f = 0; f < fours_; ++f) {
+        for (int f = 0; f < sets(chunk); ++f) {
             k.push_back(vecs("k", 4));
             load_four(k.back(), rows_, chunk, f);
         }
@@ -111,9 +125,9 @@ private:
 
     void emit_run(const Fours& acc, const Fours& k, const Run& run, const Pass& pass) {
         Fours codes;  // [F][j of the run, parts]
-        const std::vector<Vec> scales = vecs("scale", fours_);
+        const std::vector<Vec> scales = vecs("scale", sets(run.chunk));
         std::vector<Vec> second;
-        for (int f = 0; f < fours_; ++f) {
+        for (int f = 0; f < sets(run.chunk); ++f) {
             load_scales(scales[size_t(f)], f, run);
             codes.emplace_back();
             for (int j = 0; j < (form_.joins_runs ? 4 : form_.run); ++j) {
@@ -137,11 +151,11 @@ private:
     }
 
     void emit_runs(const Fours& acc, const Fours& k, int chunk, const Pass& pass) {
-        const std::vector<Vec> scales = vecs("scale", fours_);
-        for (int f = 0; f < fours_; ++f) load_scales(scales[size_t(f)], f, {chunk, 0});
+        const std::vector<Vec> scales = vecs("scale", sets(chunk));
+        for (int f = 0; f < sets(chunk); ++f) load_scales(scales[size_t(f)], f, {chunk, 0});
         for (int r = 0; r < pass.rows; ++r) {
             emit_share(pass, r, chunk, 0, 1);
-            const std::vector<Vec> total = vecs("total", fours_);
+            const std::vector<Vec> total = vecs("total", sets(chunk));
             for (int first = 0; first < 4; first += form_.run)
                 emit_run_of_bytes(total, k, {chunk, first}, pass.row + r);
             for (size_t f = 0; f < total.size(); ++f) vfmadd231ps(acc[size_t(r)][f], total[f], scales[f]);
@@ -152,7 +166,7 @@ private:
 
     // The first run begins the total.
     void emit_run_of_bytes(const std::vector<Vec>& total, const Fours& k, const Run& run, int row) {
-        const std::vector<Vec> sums = vecs("sum", fours_);
+        const std::vector<Vec> sums = vecs("sum", sets(run.chunk));
         load_starts(sums, sum_of(run, row));
         for (int j = run.first; j < run.first + form_.run; ++j)
             emit_dots(sums, k, j, vector_of({run.chunk, 0}, row), 0);
@@ -168,7 +182,8 @@ private:
     void emit_row(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
                   const Run& run, int row) {
         const int vector = vector_of(run, row), sum = sum_of(run, row);
-        const std::vector<Vec> low = vecs("sum", fours_), high = vecs("high", form_.digits > 1 ? fours_ : 0);
+        const int F = sets(run.chunk);
+        const std::vector<Vec> low = vecs("sum", F), high = vecs("high", form_.digits > 1 ? F : 0);
         if (form_.digits == 3) {
             load_starts(high, sum * 2);
             for (int i = 0; i < form_.run * form_.parts; ++i) emit_dots(high, codes, i, vector, 0);
@@ -194,7 +209,7 @@ private:
 
     void emit_joined(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
                      int chunk, int row) {
-        const std::vector<Vec> totals = vecs("total", fours_), sums = vecs("sum", fours_);
+        const std::vector<Vec> totals = vecs("total", sets(chunk)), sums = vecs("sum", sets(chunk));
         const int vector = vector_of({chunk, 0}, row);
         load_starts(totals, row * form_.starts() + chunk);
         for (int pair = 0; pair < 2; ++pair) {
@@ -218,7 +233,7 @@ private:
 
     void emit_words(const std::vector<Vec>& acc, const Fours& codes, const std::vector<Vec>& scales,
                     const Run& run, int row) {
-        const std::vector<Vec> sums = vecs("sum", fours_);
+        const std::vector<Vec> sums = vecs("sum", sets(run.chunk));
         load_starts(sums, sum_of(run, row));
         for (int j = 0; j < form_.run; ++j)
             for (size_t f = 0; f < sums.size(); ++f) {
@@ -283,7 +298,8 @@ FoursForm::FoursForm(const RowKey& key)
              : key.products == Products::two_bytes ? 2
                                                    : 3),
       chunks(int(order.size()) / (parts * 4 * lanes)),
-      zero(byte_zero(key.format)) {
+      zero(byte_zero(key.format)),
+      has_half(half_chunk(key.format, key.dim, lanes) > 0) {
     const int of_dword = 4 * parts;
     run = 4;
     weighs_words = digits == 1 && !key.target->vnni;

@@ -19,13 +19,15 @@ inline bool takes_fours(const RowKey& key) { return key.query_bytes() > 0; }
 //
 // A chunk is a vector of a key row (jit/byte_loader.h), whose lane 4 i + j is dword j of 128 bits i. Fours of
 // keys are transposed: vector j then has lane 4 i + k from key k. A run is of so many j whose lanes share a
-// group and, of bytes, a factor.
+// group and, of bytes, a factor. Where the last chunk of a row has 16 or 32 bytes, of 64 (half_chunk of
+// jit/byte_loader.h), a vector has four keys in one half and the next four in the other.
 struct FoursForm {
     FoursForm() = default;
     explicit FoursForm(const RowKey& key);
     std::vector<int> order;  // elements of the row by byte: [chunks][parts][4 L], -1 for padding
     int lanes = 0, parts = 0, digits = 0, chunks = 0, run = 4;
     int zero = 0;  // the key's byte that means 0
+    bool has_half = false;
     // Of one byte and one part: a lane's dwords are of one group, and too many for one factor of the query.
     bool runs_share_scale = false;
     // The same of two parts: the runs of a lane, one dword each, are added up in whole numbers. Factors are
@@ -38,6 +40,7 @@ struct FoursForm {
     bool weighs_words = false;
     int largest = 0;  // of the query's numbers
 
+    bool is_half(int chunk) const { return has_half && chunk + 1 == chunks; }
     int runs() const { return 4 / run; }  // of a chunk
     // Vectors of a row: the query's [chunks][4][parts][digits], the highest digit first; of factors
     // [chunks][runs], or [chunks][2] pairs, or [chunks][4], and one more; and of what its sums start with

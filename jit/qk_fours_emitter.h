@@ -68,10 +68,18 @@ protected:
     // of a share; listed rows of three digits lose by it (docs/performance.md, "From DRAM").
     bool paces() const { return fours_ > 1 && (rows_.side_by_side() || form_.digits < 3); }
 
-    // k[j] = dword j of each 128 bits of four rows' chunks, the keys side by side.
+    // Vectors that a turn's keys take: one for both fours of them in a half chunk.
+    int sets(int chunk) const { return form_.is_half(chunk) ? 1 : fours_; }
+
+    // k[j] = dword j of each 128 bits of four rows' chunks, the keys side by side; of eight rows' half chunks.
     void load_four(const std::vector<Vec>& k, const RowList& rows, int chunk, int four) {
-        for (int t = 0; t < 4; ++t)
-            loader_->load_packed(k[size_t(t)], chunk, rows.in_turn(4 * four + t, row_));
+        for (int t = 0; t < 4; ++t) {
+            const RegExp row = rows.in_turn(4 * four + t, row_);
+            if (form_.is_half(chunk))
+                loader_->load_packed(k[size_t(t)], row, rows.in_turn(4 + t, rax));
+            else
+                loader_->load_packed(k[size_t(t)], chunk, row);
+        }
         transpose_dwords(k);
     }
 
@@ -119,6 +127,14 @@ protected:
 
     // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
     void load_scales(const Vec& scale, int four, const Run& run) {
+        load_scales_of_four(scale, four, run);
+        if (!form_.is_half(run.chunk)) return;
+        Temp of_next(*this, "scales of the next four");
+        load_scales_of_four(of_next, 1, run);
+        const Xbyak::Zmm both(scale.getIdx());
+        vshuff64x2(both, both, Xbyak::Zmm((*of_next).getIdx()), 0xe4);
+    }
+    void load_scales_of_four(const Vec& scale, int four, const Run& run) {
         if (keeps_scales()) {
             mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
             return vmovups(scale, ptr[kept_scales(four, run)]);

@@ -48,7 +48,7 @@ protected:
     void load_bytes(const Vec& v, int first, const RegExp& row) override {
         const int n = std::min(4 * e_.lanes(), left(first));
         if (n <= kBlockValues) return e_.load_raw(v, row + byte_of(first), n);
-        e_.load_raw(v, row + byte_of(first), row + byte_of(first + kBlockValues));
+        e_.load_raw(v, row + byte_of(first), row + byte_of(first + kBlockValues), 32);
     }
 
 private:

@@ -96,7 +96,8 @@ RoundedQuery to_fours(const jit::RowKey& key, int rows, float* query, Flush flus
 // A query row whose factors are words (FoursForm::joins_runs, weighs_words), dword by dword.
 class WordRow {
 public:
-    WordRow(const jit::FoursForm& form, int dim, float* row) : form_(form), row_(row) {
+    WordRow(const jit::FoursForm& form, int dim, float* row)
+        : form_(form), row_(row), exact_(row, row + dim) {
         for (int d = 0; d < dim; ++d) top_ = std::max(top_, std::fabs(row[d]));
     }
     float unit() const { return top_ * (1.f / (float(form_.largest) * jit::kLargestFactor)); }
@@ -129,14 +130,14 @@ private:
         float top = std::max(1e-30f, top_ / 1024);
         for (int part = 0; part < form_.parts; ++part)
             for (int i = begin; i < end; ++i)
-                if (element(part, i) >= 0) top = std::max(top, std::fabs(row_[element(part, i)]));
+                if (element(part, i) >= 0) top = std::max(top, std::fabs(exact_[size_t(element(part, i))]));
         const int64_t factor = std::lrint(top * (jit::kLargestFactor / top_) + .5f);
         int64_t sum = 0;
         for (int part = 0; part < form_.parts; ++part)
             for (int i = begin; i < end; ++i) {
                 const int d = element(part, i);
-                const int byte =
-                    d < 0 ? 0 : int(std::lrint(double(row_[d]) / (double(unit()) * double(factor))));
+                const double exact = d < 0 ? 0 : double(exact_[size_t(d)]);
+                const int byte = int(std::lrint(exact / (double(unit()) * double(factor))));
                 sum += byte;
                 const int vector = (chunk * 4 + j) * form_.parts + part;
                 for (int key = 0; key < 4; ++key)
@@ -152,6 +153,7 @@ private:
 
     const jit::FoursForm& form_;
     float* const row_;
+    const std::vector<float> exact_;  // of half a chunk each element is taken twice
     float top_ = 1e-30f;
 };
 
