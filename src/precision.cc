@@ -51,7 +51,7 @@ int least_byte_rows(const jit::RowKey& key) {
 }
 
 // Blocks of tokens (docs/performance.md): words always pay for keys, and bytes of the query more than they;
-// for values where a vector has no more than two weights.
+// for values where a vector has few weights.
 jit::Products token_products(quire_precision precision) {
     return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::floats : jit::Products::words;
 }
@@ -59,12 +59,17 @@ jit::Products token_products(quire_precision precision) {
 bool token_digits_pay(const jit::RowKey& key) {
     return jit::has_value_fours(key) && (is_of_nibbles(row_format(key.format)) || key.rows == 1);
 }
+// Of a vector of values: words of two keys' weights for more than one row cost more than their products gain
+// where a vector of 16 lanes has those of two groups (Zen 5).
+bool has_few_weights(const jit::RowKey& key) {
+    const int group = scale_group(key.format), lanes = key.target->lanes();
+    return group >= lanes || (group >= lanes / 2 && (lanes < 16 || key.rows == 1));
+}
 jit::Products token_value_products(const jit::RowKey& key, quire_precision precision) {
     if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) && key.rows >= least_byte_rows(key))
         return jit::Products::bytes;
     if (precision == QUIRE_PRECISION_HIGHEST && token_digits_pay(key)) return jit::Products::three_bytes;
-    return token_products(scale_group(key.format) < key.target->lanes() / 2 ? QUIRE_PRECISION_HIGHEST
-                                                                            : precision);
+    return token_products(has_few_weights(key) ? precision : QUIRE_PRECISION_HIGHEST);
 }
 jit::Products token_key_products(const jit::RowKey& key, quire_precision precision) {
     const int digits = precision == QUIRE_PRECISION_HIGHEST ? 3 : precision == QUIRE_PRECISION_HIGH ? 2 : 1;
