@@ -51,8 +51,7 @@ protected:
     bool is_vector(int) const override { return false; }
     void load_codes(const Vec& v, int first, int n, const RegExp& row) override {
         const int at = place_of(first), next = place_of(first + kBlockValues);
-        n <= kBlockValues ? e_.load_raw(v, row + at, n)
-                          : e_.load_raw(v, row + at, row + next, kBlockValues);
+        n <= kBlockValues ? e_.load_raw(v, row + at, n) : e_.load_raw(v, row + at, row + next, kBlockValues);
     }
     int place_of(int first) const override {
         const BlockInfo& block = *block_info(format_.type);

@@ -230,8 +230,8 @@ public:
     void store_quarter(const RegExp& at, const Vec& v);  // the low four lanes
 
     // ---- 16-bit words, two a lane ----
-    // n bytes, the others 0; reads exactly n. n <= vec_bytes(). Or of each half of a zmm, from an address each:
-    // 16 or 32.
+    // n bytes, the others 0; reads exactly n. n <= vec_bytes(). Or of each half of a zmm, from an address
+    // each: 16 or 32.
     void load_raw(const Vec& v, const RegExp& at, int n);
     void load_raw(const Vec& v, const RegExp& low, const RegExp& high, int n);
     // 16 bytes of each address, of at most lanes() / 4; the others 0.

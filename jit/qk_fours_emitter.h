@@ -71,7 +71,8 @@ protected:
     // Vectors that a turn's keys take: one for both fours of them in a half chunk.
     int sets(int chunk) const { return form_.is_half(chunk) ? 1 : fours_; }
 
-    // k[j] = dword j of each 128 bits of four rows' chunks, the keys side by side; of eight rows' half chunks.
+    // k[j] = dword j of each 128 bits of four rows' chunks, the keys side by side; of eight rows' half
+    // chunks.
     void load_four(const std::vector<Vec>& k, const RowList& rows, int chunk, int four) {
         for (int t = 0; t < 4; ++t) {
             const RegExp row = rows.in_turn(4 * four + t, row_);

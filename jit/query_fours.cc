@@ -142,7 +142,7 @@ private:
         const int first = 16 * quarter * form_.parts;
         const int element = form_.order[size_t(((chunk * form_.parts + part) * lanes() + 4 * quarter) * 4)];
         const RegExp at = row_ + (element < 0 ? first : element - chunk * elements()) * 4;  // padding is 0
-        const bool follow_each_other = form_.order[1] == 1;            // else every second
+        const bool follow_each_other = form_.order[1] == 1;  // else every second
         follow_each_other ? vmovups(v, ptr[at]) : load_every_second(v, at);
     }
 

@@ -154,7 +154,7 @@ std::vector<RowShape> row_shapes() {
         for (quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
             shapes.push_back({plain_format(type), dim});
     for (quire_type type : {QUIRE_INT8, QUIRE_INT4}) {
-        for (int dim : {2, 8, 40, 80, 96, 128, 240})
+        for (int dim : {2, 8, 40, 64, 80, 96, 128, 240})
             for (int group : {1, 5, 8, 16, 32, dim})
                 if (dim % group == 0)
                     shapes.push_back({quantised(type, group, group % 2 == 0 ? QUIRE_F16 : QUIRE_F32), dim});
@@ -162,6 +162,8 @@ std::vector<RowShape> row_shapes() {
     for (quire_type type : block_types())
         for (int dim : {32, 64, 96, 128, 576}) shapes.push_back({plain_format(type), dim});
     shapes.push_back({quantised(QUIRE_INT8, 9, QUIRE_F32), 45});
+    shapes.push_back({quantised(QUIRE_INT4, 32, QUIRE_F16), 160});
+    shapes.push_back({quantised(QUIRE_INT4, 32, QUIRE_F16), 192});
     return shapes;
 }
 
