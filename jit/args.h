@@ -15,6 +15,10 @@ namespace quire::jit {
 // scores stay in L1.
 constexpr int kBlock = 128;
 constexpr float kLog2e = 1.44269504f;  // natural logarithms to those of 2
+// Numbers of an additive mask that hide no key, from the least on, which others below it are taken for; and
+// that in units of log2.
+constexpr float kLeastOfMask = -0x1.62e42ep127f, kLeastBias = kLeastOfMask * kLog2e;
+static_assert(kLeastBias == -0x1.fffffcp127f);
 
 // Most query rows that the decode kernels take (src/precision.h says of which plans); more rows go to the
 // query-rows-in-lanes kernels.

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <limits>
 
 #include "jit/emitter.h"
 
@@ -12,8 +11,8 @@ namespace {
 // for key in 0..count step L, then step 4:
 //   x[i] = L keys of row i; or four keys of rows i, i + 4, i + 8 .., in 128 bits each
 //   bias[j] = lane j of all x[i], or dwords j (where fours of rows are the same, of x[0], four times each)
-//   scores[key + j][rows] = max(scores[..] + bias[j] * log2 e, lowest): what is finite hides no key; but -Inf
-//   where bias[j] is, also if the score is NaN
+//   scores[key + j][rows] += max(bias[j], least) * log2 e: what is finite hides no key; but -Inf where
+//   bias[j] is, also if the score is NaN
 class TileBias : public Emitter {
 public:
     TileBias(const Target& target, quire_type type)
@@ -24,7 +23,7 @@ public:
         mov(stride_, ptr[args() + offsetof(TileBiasArgs, stride)]);
         mov(count_, ptr[args() + offsetof(TileBiasArgs, count)]);
         for (int i = 0; i < lanes() / 4; ++i) row_.push_back(gpr("row " + std::to_string(i)));
-        vmovups(lowest_, splat(std::numeric_limits<float>::lowest()));
+        vmovups(least_, splat(kLeastOfMask));
         vmovups(log2e_, splat(kLog2e));
         vmovups(hidden_, splat(-INFINITY));
         xor_(at_, at_);
@@ -101,8 +100,8 @@ private:
     // Of the next key; clobbers it.
     void add_to_scores(const Vec& bias) {
         change_unless_equal(bias, hidden_, [&](const Vec& d, const Vec& x) {
+            vmaxps(d, least_, x);  // NaN is the second source, and stays
             vfmadd213ps(d, log2e_, ptr[scores_]);
-            vmaxps(d, lowest_, x);  // NaN is the second source, and stays
         });
         vmovups(ptr[scores_], bias);
         add(scores_, stride_);
@@ -113,7 +112,7 @@ private:
     const Gpr rows_ = gpr("rows"), scores_ = gpr("scores"), stride_ = gpr("stride"), count_ = gpr("count"),
               at_ = gpr("at");
     std::vector<Gpr> row_;
-    const Vec lowest_ = vec("lowest"), log2e_ = vec("log2 e"), hidden_ = vec("hidden");
+    const Vec least_ = vec("least"), log2e_ = vec("log2 e"), hidden_ = vec("hidden");
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <limits>
 #include <new>
 
 namespace quire {
@@ -75,7 +74,7 @@ void list_blocks(const CacheView& cache, const RowView& view, int64_t b, int kv_
 // To log2 units. Only -Inf hides: a large finite value must not become it here. NaN stays, as max gives its
 // second operand then.
 __m128 to_log2(__m128 value) {
-    const __m128 lowest = _mm_set1_ps(std::numeric_limits<float>::lowest());
+    const __m128 lowest = _mm_set1_ps(jit::kLeastBias);
     const __m128 scaled = _mm_max_ps(lowest, _mm_mul_ps(value, _mm_set1_ps(jit::kLog2e)));
     const __m128 hides = _mm_cmpeq_ps(value, _mm_set1_ps(-INFINITY));
     return _mm_or_ps(_mm_andnot_ps(hides, scaled), _mm_and_ps(hides, value));

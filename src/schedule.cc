@@ -12,6 +12,9 @@ constexpr int64_t kFewQueries = 16;
 // Parts of a long sequence: of decode over all kv heads, two for each of 64 threads; where
 // AttentionPlan::takes_few, of each kv head.
 constexpr int64_t kItems = 128, kFewParts = 8;
+// Of one vector of query rows as tiles, over all kv heads: with eight of them and 4096 keys one thread loses
+// 4 %.
+constexpr int64_t kVectorItems = 32;
 // Heads that are run together, and what all of them may have of their own with the most query rows, in bytes.
 constexpr int kMostHeads = 32;
 constexpr int64_t kHeadBytes = 512 << 10;
@@ -74,7 +77,10 @@ Schedule::Sequence Schedule::cut(const AttentionPlan& plan, int64_t b) const {
         s.split = split_into(b, kFewParts);
     } else {
         s.block_rows = plan.tile_rows;
-        if (problem.queries(b) <= kFewQueries || s.rows <= s.block_rows) s.split = kTileSplit;
+        if (s.rows <= plan.target->lanes())
+            s.split = split_into(b, divide_up(kVectorItems, kv_heads_));
+        else if (problem.queries(b) <= kFewQueries || s.rows <= s.block_rows)
+            s.split = kTileSplit;
     }
     s.blocks = divide_up(s.rows, s.block_rows);
     for (int64_t block = 0; s.split != kWhole && block < s.blocks; ++block) {
