@@ -263,6 +263,20 @@ TEST(Schedule, QuickItemsOfTilesAreRunOneByOne) {
         }
 }
 
+// One kv head's vector of query rows is many threads' work, whether decode has it or tiles.
+TEST(Schedule, QuickPartsOfOneVector) {
+    if (!best_target().jit()) GTEST_SKIP() << "NO JIT: its items have no parts";
+    jit::CodeCache cache(size_t(1) << 30);
+    for (const quire_type type : {QUIRE_F32, QUIRE_BF16})
+        for (const quire_precision precision : {QUIRE_PRECISION_HIGHEST, QUIRE_PRECISION_MEDIUM}) {
+            AttentionSpec spec = usual_spec(plain_format(type));
+            spec.Hk = 1;
+            spec.H = best_target().lanes();
+            spec.precision = precision;
+            EXPECT_EQ(Cut(spec, 1, 4096, cache).items().size(), 8u);
+        }
+}
+
 // A sequence of several blocks of rows comes before those of one, whose items keep their order.
 TEST(Schedule, QuickLongSequencesFirst) {
     if (!best_target().jit()) GTEST_SKIP() << "NO JIT: every sequence has a block for each query";
