@@ -66,13 +66,12 @@ bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& pa
     if (p.num_terms != 1) return false;
     const int group = p.spec->group();
     const ScoreTerm& term = p.terms[0];
-    const auto of_row = [&](int64_t query, int64_t head) {
-        return numbers_of(p, term, item.b, query, item.kv_head * group + int(head), begin);
-    };
-    if (of_row(panel.first_query, 0) == nullptr) return false;
-    for_queries(panel, group, [&](int64_t query, int64_t head, int64_t row, int64_t end) {
-        const char* at = of_row(query, head);
+    const char* of_query = numbers_of(p, term, item.b, panel.first_query, item.kv_head * group, begin);
+    if (of_query == nullptr) return false;
+    for_queries(panel, group, [&](int64_t, int64_t head, int64_t row, int64_t end) {
+        const char* at = of_query + head * term.head_stride;
         for (int64_t r = row; r < end; ++r, at += term.head_stride) rows[r] = at;
+        of_query += term.row_stride;
     });
     std::fill(rows + panel.rows, rows + panel.lanes, rows[panel.rows - 1]);
     return true;

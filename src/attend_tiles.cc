@@ -135,7 +135,7 @@ void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t ind
     const int64_t first = is_last ? s.next->begin : begin;
     const int64_t count = std::min(in_tile, next.any.end - first);
     if (count <= 0 || !list_mask_rows(p, item, next, first, s.mask_rows)) return;
-    s.ahead->add(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)));
+    s.ahead->add_apart(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)));
 }
 
 const jit::TileKernels& kernels_of(const AttentionPlan& plan, const Panel& panel, bool bias,

@@ -50,6 +50,11 @@ T load(const char* mask, int64_t j) {
 // The loop over all elements has no branch, so that compilers make vectors of it.
 template <typename T, typename Meaning>
 Run scan_block(const char* mask, int64_t begin, int64_t count, const Meaning& is) {
+    const auto is_mixed = [&](int64_t j) {  // by itself, as all of a bias are
+        const T x = load<T>(mask, j);
+        return !is.is_hidden(x) && !is.is_plain(x);
+    };
+    if (is_mixed(0) && is_mixed(count - 1)) return {begin, begin + count, false};
     T not_hidden = 0, not_plain = 0;
     for (int64_t j = 0; j < count; ++j) {
         not_hidden |= is.not_hidden(load<T>(mask, j));
@@ -61,7 +66,7 @@ Run scan_block(const char* mask, int64_t begin, int64_t count, const Meaning& is
     while (is.is_hidden(load<T>(mask, first))) ++first;
     while (is.is_hidden(load<T>(mask, last - 1))) --last;
     bool plain = true;
-    for (int64_t j = first; j < last; ++j) plain = plain && is.is_plain(load<T>(mask, j));
+    for (int64_t j = first; plain && j < last; ++j) plain = is.is_plain(load<T>(mask, j));
     return {begin + first, begin + last, plain};
 }
 
