@@ -264,6 +264,7 @@ struct TileBiasArgs {         // scores + rows of an additive mask, in log2 unit
     int64_t stride;  // bytes
     int64_t count;   // keys, a multiple of 4, at least 4
     int64_t fours;   // 1: rows 4 i to 4 i + 3 are the same
+    float* max;      // [L] in: a bound from below; out: the larger of that and the sums
 };
 
 struct TileSoftmaxArgs {

@@ -13,6 +13,7 @@ namespace {
 //   bias[j] = lane j of all x[i], or dwords j (where fours of rows are the same, of x[0], four times each)
 //   scores[key + j][rows] += max(bias[j], least) * log2 e: what is finite hides no key; but -Inf where
 //   bias[j] is, also if the score is NaN
+//   max = max(max, that)
 class TileBias : public Emitter {
 public:
     TileBias(const Target& target, quire_type type)
@@ -26,6 +27,8 @@ public:
         vmovups(least_, splat(kLeastOfMask));
         vmovups(log2e_, splat(kLog2e));
         vmovups(hidden_, splat(-INFINITY));
+        mov(rax, ptr[args() + offsetof(TileBiasArgs, max)]);
+        vmovups(max_, ptr[rax]);
         xor_(at_, at_);
         Label fours, done;
         cmp(qword[args() + offsetof(TileBiasArgs, fours)], 0);
@@ -44,6 +47,8 @@ public:
             }
         });
         L(done);
+        mov(rax, ptr[args() + offsetof(TileBiasArgs, max)]);
+        vmovups(ptr[rax], max_);
         end();
     }
 
@@ -104,6 +109,7 @@ private:
             vfmadd213ps(d, log2e_, ptr[scores_]);
         });
         vmovups(ptr[scores_], bias);
+        vmaxps(max_, bias, max_);  // a NaN score leaves it as it is
         add(scores_, stride_);
     }
 
@@ -112,7 +118,7 @@ private:
     const Gpr rows_ = gpr("rows"), scores_ = gpr("scores"), stride_ = gpr("stride"), count_ = gpr("count"),
               at_ = gpr("at");
     std::vector<Gpr> row_;
-    const Vec least_ = vec("least"), log2e_ = vec("log2 e"), hidden_ = vec("hidden");
+    const Vec least_ = vec("least"), log2e_ = vec("log2 e"), hidden_ = vec("hidden"), max_ = vec("max");
 };
 
 }  // namespace

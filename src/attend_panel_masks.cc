@@ -87,11 +87,13 @@ bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item&
     float* const scores = capped ? s.bias : s.scores;
     if (capped) std::fill(s.bias, s.bias + count * panel.lanes, 0.f);
     const int lanes = plan.target->lanes();
-    const int64_t done = count / 4 * 4;
+    const int64_t done = count / kBiasKeys * kBiasKeys;
+    std::copy_n(panel.max, panel.lanes, s.new_max);
     const bool fours = are_alike_in_fours(s.mask_rows, panel.lanes);
     for (int64_t first = 0; done > 0 && first < panel.lanes; first += lanes)
         plan.mask_rows.of(p.terms[0].type)(
-            {s.mask_rows + first, scores + first, panel.lanes * int64_t(sizeof(float)), done, fours});
+            {s.mask_rows + first, scores + first, panel.lanes * int64_t(sizeof(float)), done, fours,
+             s.new_max + first});
     float *const rest = s.bias + done * panel.lanes, *const to = scores + done * panel.lanes;
     if (done < count) load_bias_columns(p, item, panel, begin + done, count - done, rest, s);
     for (int64_t i = 0; !capped && i < (count - done) * panel.lanes; ++i)

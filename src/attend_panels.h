@@ -76,7 +76,9 @@ bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& pa
                     const char** rows);
 
 // Adds what score terms say to the tile's scores, where they are a row of numbers and no soft cap comes
-// between; false: it is in TileState::bias, for softmax to add.
+// between; TileState::new_max is the largest of all then, where keys are a multiple of kBiasKeys. False: it is
+// in TileState::bias, for softmax to add.
+constexpr int64_t kBiasKeys = 4;
 bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                int64_t begin, int64_t count, const TileState& s);
 

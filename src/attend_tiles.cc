@@ -203,8 +203,8 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
              in_steps(seen, jit::kTileStep)});
     const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
     const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
-    // QK's maximum is of too many keys, or of scores that have changed since.
-    const bool finds_max = masked || count != scored || (view.bias && !has_bias);
+    // That of QK, or with a bias, is of too many keys or too few.
+    const bool finds_max = masked || (view.bias ? count % kBiasKeys != 0 : count != scored);
     (finds_max ? kernels.softmax_masked : kernels.softmax)(
         {s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, s.new_max, panel.sum, s.rescale,
          pairs ? padded : count, plain, cap_factor(plan.spec)});

@@ -47,9 +47,20 @@ void check_bias(const Target& target, quire_type type, int count, bool fours, Fl
         before.push_back(random.chance(0.1) ? NAN : random.chance(0.1) ? -INFINITY : random.normal());
         scores.as<float>()[i] = before.back();
     }
+    std::vector<float> bounds;  // some above all sums, some below
+    for (int lane = 0; lane < lanes; ++lane) bounds.push_back(lane % 3 == 0 ? -INFINITY : random.normal());
+    GuardedBuffer max = GuardedBuffer::of(bounds, flush);
     poisoned_call<jit::TileBiasArgs>(
-        kernels.of(type), {addresses.as<const char*>(), scores.as<float>(), stride * 4, count, fours},
+        kernels.of(type),
+        {addresses.as<const char*>(), scores.as<float>(), stride * 4, count, fours, max.as<float>()},
         Entry::nan);
+    for (int i = 0; i < count; ++i)
+        for (int lane = 0; lane < lanes; ++lane) {
+            const float sum = scores.as<float>()[i * stride + lane];
+            if (sum > bounds[size_t(lane)]) bounds[size_t(lane)] = sum;
+        }
+    for (int lane = 0; lane < lanes; ++lane)
+        ASSERT_EQ(max.as<float>()[lane], bounds[size_t(lane)]) << "the largest sum of lane " << lane;
     for (int i = 0; i < count; ++i)
         for (int lane = 0; lane < stride && i * stride + lane < int(before.size()); ++lane) {
             const float got = scores.as<float>()[i * stride + lane],
