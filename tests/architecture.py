@@ -203,6 +203,36 @@ def check_named_tests(path, text):
                     yield f"{path}:{number}:{feature}: a cell names no test: {cell!r}"
 
 
+# Sources and documents quote a passage by its title, after the name of this page, which lists them all.
+PASSAGES_PAGE = "docs/performance.md"
+QUOTED = re.compile(r'performance\.md\)?,((?:(?:,| and)? "[^"]+")+)')
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+
+
+@functools.cache
+def passages():
+    return (ROOT / PASSAGES_PAGE).read_text(encoding="utf-8")
+
+
+def check_quoted_passages(path, text):
+    if path.startswith("tests/"):
+        return
+    text = re.sub(r"\n\s*(?://\s*)?", " ", text)
+    for titles in QUOTED.findall(text):
+        for title in re.findall(r'"([^"]+)"', titles):
+            if title not in passages():
+                yield f"{path}: quotes {title!r}, which {PASSAGES_PAGE} does not list"
+
+
+def check_links(path, text):
+    """Links of documents to files of the repository."""
+    if not path.endswith(".md"):
+        return
+    for link in LINK.findall(text):
+        if not (ROOT / path).parent.joinpath(link).exists():
+            yield f"{path}: links to {link}, which does not exist"
+
+
 CODE_CHECKS = (
     check_order,
     check_public_only,
@@ -216,7 +246,7 @@ CODE_CHECKS = (
 
 def check_file(path, text):
     """What is wrong with one file of the repository."""
-    checks = (check_machine_paths, check_named_tests) + (CODE_CHECKS if path.endswith(CODE) else ())
+    checks = (check_machine_paths, check_named_tests, check_quoted_passages, check_links) + (CODE_CHECKS if path.endswith(CODE) else ())
     return [problem for check in checks for problem in check(path, text)]
 
 
@@ -295,6 +325,10 @@ def self_test():
             "`test_golden.py::test_golden` `tests/python/test_onnx.py::test_definition` `Accepted.WiderMask`",
             None,
         ),
+        ("jit/qk.cc", '// quicker (docs/performance.md,\n// "From\n// nowhere").\n', "does not list"),
+        ("jit/qk.cc", '// quicker (docs/performance.md,\n// "From\n// DRAM").\n', None),
+        ("docs/x.md", "[here](performance.md), [there](nowhere.md)\n", "links to nowhere.md"),
+        ("docs/x.md", "[a](performance.md#from-dram) [b](https://example.org/x.md)\n", None),
         ("docs/x.md", "see docs/home/x, https://example.org/home/y and ~/work/z\n", None),
     ]
     failed = 0
