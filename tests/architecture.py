@@ -246,7 +246,9 @@ CODE_CHECKS = (
 
 def check_file(path, text):
     """What is wrong with one file of the repository."""
-    checks = (check_machine_paths, check_named_tests, check_quoted_passages, check_links) + (CODE_CHECKS if path.endswith(CODE) else ())
+    checks = (check_machine_paths, check_named_tests, check_quoted_passages, check_links) + (
+        CODE_CHECKS if path.endswith(CODE) else ()
+    )
     return [problem for check in checks for problem in check(path, text)]
 
 
