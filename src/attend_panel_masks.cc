@@ -91,9 +91,9 @@ bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item&
     std::copy_n(panel.max, panel.lanes, s.new_max);
     const bool fours = are_alike_in_fours(s.mask_rows, panel.lanes);
     for (int64_t first = 0; done > 0 && first < panel.lanes; first += lanes)
-        plan.mask_rows.of(p.terms[0].type)(
-            {s.mask_rows + first, scores + first, panel.lanes * int64_t(sizeof(float)), done, fours,
-             s.new_max + first});
+        plan.mask_rows.of(p.terms[0].type)({s.mask_rows + first, scores + first,
+                                            panel.lanes * int64_t(sizeof(float)), done, fours,
+                                            s.new_max + first});
     float *const rest = s.bias + done * panel.lanes, *const to = scores + done * panel.lanes;
     if (done < count) load_bias_columns(p, item, panel, begin + done, count - done, rest, s);
     for (int64_t i = 0; !capped && i < (count - done) * panel.lanes; ++i)

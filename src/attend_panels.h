@@ -20,6 +20,8 @@ struct Panel {
     const char** queries;             // [lanes] rows; lanes without one have the last one's
     char** outputs;                   // [lanes] rows of the output, or of states; or TileState::spare_row
     bool begun, asked, written;       // asked: for the lines of its outputs
+
+    bool sees(int64_t from, int64_t count) const { return any.begin < from + count && from < any.end; }
 };
 
 // body(query, head, begin, end) for each query of the panel: its rows are begin .. end of the panel's, of
@@ -54,9 +56,10 @@ struct TileState {
     float* bias_rows;                             // [4][kTileKeys]
     const char** mask_rows;                       // [panel lanes]
     RowAddresses *addresses, *next;               // of this tile and of the next one, be it the next item's
+    bool mask_asked;                              // for the mask of the item's first panel
     int64_t next_asked;                           // rows of that which have been asked for
     const char** next_queries;                    // [panel lanes] of the next item's first panel
-    int64_t num_next_queries;
+    int64_t num_next_queries;                     // 0: `next` is of this item
     Ahead* ahead;
     TakenRows taken;  // of blocks of tokens: keys, then values
 };
@@ -76,8 +79,8 @@ bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& pa
                     const char** rows);
 
 // Adds what score terms say to the tile's scores, where they are a row of numbers and no soft cap comes
-// between; TileState::new_max is the largest of all then, where keys are a multiple of kBiasKeys. False: it is
-// in TileState::bias, for softmax to add.
+// between; TileState::new_max is the largest of all then, where keys are a multiple of kBiasKeys. False: it
+// is in TileState::bias, for softmax to add.
 constexpr int64_t kBiasKeys = 4;
 bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                int64_t begin, int64_t count, const TileState& s);

@@ -52,6 +52,7 @@ TileState allocate(const AttentionPlan& plan, bool few, Scratch& scratch) {
     TileState s;
     scratch.reset();
     s.few = few;
+    s.mask_asked = false;
     s.pack = few ? &plan.few_pack : &plan.pack;
     s.taken = TakenRows(taken_floats(plan), scratch);
     const size_t lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
@@ -90,7 +91,6 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool ends_soon, TileSt
     const AttentionSpec& spec = plan.spec;
     Panel& panel = s.panels[index];
     const bool is_last = index + 1 == s.num_panels;
-    s.ahead->clear();
     if (ends_soon && !panel.asked) {
         s.ahead->add(panel.outputs, panel.rows, bytes_of(spec.type, spec.Dv), jit::kWritten);
         panel.asked = true;
@@ -125,17 +125,22 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool ends_soon, TileSt
     if (!is_view) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
 }
 
-// The rows of an additive mask that the next panel reads, of this tile or of the next.
+// The rows of an additive mask that the next panel of the item reads, of this tile or of the next. The item's
+// first panel has them asked for by its own QK.
 void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t index, int64_t begin,
-                        int64_t tile_count, const TileState& s) {
-    const bool is_last = index + 1 == s.num_panels;
-    const Panel& next = s.panels[is_last ? 0 : index + 1];
-    const int64_t in_tile = is_last ? s.next->count : tile_count;
-    if (in_tile == 0) return;  // there is no next one
-    const int64_t first = is_last ? s.next->begin : begin;
-    const int64_t count = std::min(in_tile, next.any.end - first);
-    if (count <= 0 || !list_mask_rows(p, item, next, first, s.mask_rows)) return;
-    s.ahead->add_apart(s.mask_rows, next.rows, bytes_of(p.terms[0].type, int(count)));
+                        int64_t tile_count, TileState& s) {
+    const auto add = [&](const Panel& panel, int64_t first, int64_t in_tile) {
+        if (!panel.sees(first, in_tile)) return false;
+        const int64_t count = std::min(in_tile, panel.any.end - first);
+        if (list_mask_rows(p, item, panel, first, s.mask_rows))
+            s.ahead->add_apart(s.mask_rows, panel.rows, bytes_of(p.terms[0].type, int(count)));
+        return true;
+    };
+    if (!s.mask_asked) s.mask_asked = add(s.panels[index], begin, tile_count);
+    for (int64_t i = index + 1; i < s.num_panels; ++i)
+        if (add(s.panels[i], begin, tile_count)) return;
+    for (int64_t i = 0; i < s.num_panels && s.num_next_queries == 0; ++i)
+        if (add(s.panels[i], s.next->begin, s.next->count)) return;
 }
 
 const jit::TileKernels& kernels_of(const AttentionPlan& plan, const Panel& panel, bool bias,
@@ -180,7 +185,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
                   int64_t begin, int64_t tile_count, TileState& s) {
     Panel& panel = s.panels[index];
     const int64_t count = std::min(tile_count, panel.any.end - begin);
-    if (count <= 0 || panel.any.begin >= begin + tile_count) return;
+    if (!panel.sees(begin, tile_count)) return;
     const int64_t padded = whole(count, jit::kKeyPadding);
     const bool pairs = s.pack->probability_pairs;
     const BlockView view = p.look(item.b, panel.first_query, panel.last_query, begin, count);
@@ -192,8 +197,9 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const int64_t plain = all_from_begin ? std::clamp<int64_t>(panel.all.end - begin, 0, count) : 0;
     const bool masked = plain < count || (pairs && padded != count);
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
-    look_ahead(plan, index, begin + 2 * tile_count >= panel.any.end, s);
+    s.ahead->clear();
     if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
+    look_ahead(plan, index, begin + 2 * tile_count >= panel.any.end, s);
     jit::LinesAhead* const ahead = s.ahead->begin();
     const int64_t scored = whole(count, jit::kTileStep);
     const jit::SeenKeys seen = seen_keys(plan, panel, masked, count, s);
