@@ -146,6 +146,7 @@ struct PvArgs {
 constexpr int kTileKeys = 128;  // keys of a packed tile
 constexpr int kMaxPanelVecs = 3;
 constexpr int kTileStep = 8;    // a tile's scores are of a multiple of so many keys
+constexpr int kBiasKeys = 4;    // and an additive mask comes to so many
 constexpr int kValuePanel = 8;  // values of one packed panel of V
 // Floats from one panel to the next: a power of two of bytes would put all panels of a key in one cache set.
 constexpr int kPanelStride = kTileKeys * kValuePanel + 16;
@@ -262,7 +263,7 @@ struct TileBiasArgs {         // scores + rows of an additive mask, in log2 unit
     const char* const* rows;  // [L] of the mask's type, at any address
     float* scores;   // [N][stride], L of each in and out; -Inf of the mask hides, no finite number does
     int64_t stride;  // bytes
-    int64_t count;   // keys, a multiple of 4, at least 4
+    int64_t count;   // keys, a multiple of kBiasKeys, at least one
     int64_t fours;   // 1: rows 4 i to 4 i + 3 are the same
     float* max;      // [L] in: a bound from below; out: the larger of that and the sums
 };

@@ -84,6 +84,16 @@ Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey&
 // type: of queries and outputs.
 Status make_panel_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, quire_type type,
                           PanelKernels* kernels);
+
+struct BiasKernels {  // by the mask's type
+    Kernel<TileBiasArgs> f32, f16, bf16;
+    const Kernel<TileBiasArgs>& of(quire_type type) const {
+        return type == QUIRE_F32 ? f32 : type == QUIRE_F16 ? f16 : bf16;
+    }
+};
+
+Status make_bias_kernels(CodeCache& cache, const Target& target, BiasKernels* kernels);
+
 // Of keys or values in blocks of tokens; empty for other formats.
 Status make_token_rows(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenRowsArgs>* kernel);
 Status make_token_place(CodeCache& cache, const RowKey& blocks, Side side, Kernel<TokenPlaceArgs>* kernel);
@@ -100,15 +110,6 @@ struct ReadKernels {  // cache rows -> rows of another type; `rows` and `scales`
 Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type type, ReadKernels* kernels);
 
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel);
-struct BiasKernels {  // by the mask's type
-    Kernel<TileBiasArgs> f32, f16, bf16;
-    const Kernel<TileBiasArgs>& of(quire_type type) const {
-        return type == QUIRE_F32 ? f32 : type == QUIRE_F16 ? f16 : bf16;
-    }
-};
-
-Status make_bias_kernels(CodeCache& cache, const Target& target, BiasKernels* kernels);
-
 // dim: floats, a multiple of the target's lanes.
 Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel);
 

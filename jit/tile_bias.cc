@@ -34,11 +34,11 @@ public:
         cmp(qword[args() + offsetof(TileBiasArgs, fours)], 0);
         jne(fours, T_NEAR);
         for_keys(lanes(), [&] { emit_square(); });
-        for_keys(4, [&] { emit_keys(); });
+        for_keys(kBiasKeys, [&] { emit_keys(); });
         jmp(done, T_NEAR);
         L(fours);
         load_addresses(0);
-        for_keys(4, [&] {
+        for_keys(kBiasKeys, [&] {
             Temp x(*this, "x"), bias(*this, "bias");
             emit_rows(x);
             for (int j = 0; j < 4; ++j) {

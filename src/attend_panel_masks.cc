@@ -87,7 +87,7 @@ bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item&
     float* const scores = capped ? s.bias : s.scores;
     if (capped) std::fill(s.bias, s.bias + count * panel.lanes, 0.f);
     const int lanes = plan.target->lanes();
-    const int64_t done = count / kBiasKeys * kBiasKeys;
+    const int64_t done = count / jit::kBiasKeys * jit::kBiasKeys;
     std::copy_n(panel.max, panel.lanes, s.new_max);
     const bool fours = are_alike_in_fours(s.mask_rows, panel.lanes);
     for (int64_t first = 0; done > 0 && first < panel.lanes; first += lanes)

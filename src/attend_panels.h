@@ -56,10 +56,10 @@ struct TileState {
     float* bias_rows;                             // [4][kTileKeys]
     const char** mask_rows;                       // [panel lanes]
     RowAddresses *addresses, *next;               // of this tile and of the next one, be it the next item's
-    bool mask_asked;                              // for the mask of the item's first panel
     int64_t next_asked;                           // rows of that which have been asked for
     const char** next_queries;                    // [panel lanes] of the next item's first panel
-    int64_t num_next_queries;                     // 0: `next` is of this item
+    int64_t num_next_queries;                     // 0: `next` is of this item, or none
+    bool mask_asked;                              // for the mask of the item's first panel
     Ahead* ahead;
     TakenRows taken;  // of blocks of tokens: keys, then values
 };
@@ -81,7 +81,6 @@ bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& pa
 // Adds what score terms say to the tile's scores, where they are a row of numbers and no soft cap comes
 // between; TileState::new_max is the largest of all then, where keys are a multiple of kBiasKeys. False: it
 // is in TileState::bias, for softmax to add.
-constexpr int64_t kBiasKeys = 4;
 bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                int64_t begin, int64_t count, const TileState& s);
 

@@ -3,8 +3,6 @@
 // bytes), then every panel of query rows runs over the tile. A panel starts and stops at its own first and
 // last visible key; masks run only where a panel needs them.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "src/attend_panels.h"
 #include "src/attend_query_rows.h"
@@ -139,7 +137,8 @@ void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t ind
     if (!s.mask_asked) s.mask_asked = add(s.panels[index], begin, tile_count);
     for (int64_t i = index + 1; i < s.num_panels; ++i)
         if (add(s.panels[i], begin, tile_count)) return;
-    for (int64_t i = 0; i < s.num_panels && s.num_next_queries == 0; ++i)
+    if (s.next->count == 0 || s.num_next_queries > 0) return;  // no tile of this item
+    for (int64_t i = 0; i < s.num_panels; ++i)
         if (add(s.panels[i], s.next->begin, s.next->count)) return;
 }
 
@@ -210,7 +209,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
     const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
     // That of QK, or with a bias, is of too many keys or too few.
-    const bool finds_max = masked || (view.bias ? count % kBiasKeys != 0 : count != scored);
+    const bool finds_max = masked || (view.bias ? count % jit::kBiasKeys != 0 : count != scored);
     (finds_max ? kernels.softmax_masked : kernels.softmax)(
         {s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, s.new_max, panel.sum, s.rescale,
          pairs ? padded : count, plain, cap_factor(plan.spec)});

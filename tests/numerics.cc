@@ -152,7 +152,8 @@ Case plain_case(const std::vector<Lengths>& sequences) {
     c.sequences = sequences;
     return c;
 }
-const std::vector<std::vector<Lengths>> kShapes = {{{1, 90}}, {{20, 90}}, {{1, 1100}}};
+// The last: several vectors of query rows, three tiles, of which one is no multiple of kTileStep.
+const std::vector<std::vector<Lengths>> kShapes = {{{1, 90}}, {{20, 90}}, {{1, 1100}}, {{50, 300}}};
 
 // One key far above the rest, weights that underflow, scores that a soft cap flattens. A few near ties make
 // all of the error here: of many cases together it is held against that of plain float32, and of more where
@@ -199,7 +200,7 @@ TEST(Numerics, QuickLargeMasks) {
 // time.
 TEST(Numerics, QuickRisingScores) {
     for (const std::vector<Lengths>& sequences : kShapes)
-        for (const float step : {0.01f, 1.f, 20.f, -20.f}) {
+        for (const float step : {0.01f, 1.f, 20.f, -20.f, 200.f}) {
             Case c = plain_case(sequences);
             c.mask_rank = 2;
             Tensors tensors(c);
