@@ -27,7 +27,7 @@ ORDER = """
         jit/qk* jit/query_fours jit/softmax* \
         jit/weights* jit/pv* \
         jit/rotate jit/quantise|jit/append jit/pack* \
-        jit/tile* jit/token* jit/merge jit/decode jit/prefill jit/dump jit/kernels
+        jit/tile* jit/token* jit/merge jit/kernels
     src/tensors src/cache_view src/problem* src/portable src/select src/precision* src/plan src/schedule \
         src/combine src/transpose src/cache_memory src/attend*|src/token_rows src/append* src/copy src/read \
         src/dense src/project src/cost src/diagnostics src/ordered src/arena src/execute|src/context
@@ -206,21 +206,44 @@ def check_named_tests(path, text):
 # Sources and documents quote a passage by its title, after the name of this page, which lists them all.
 PASSAGES_PAGE = "docs/performance.md"
 QUOTED = re.compile(r'performance\.md\)?,((?:(?:,| and)? "[^"]+")+)')
-LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+PASSAGE = re.compile(r"^ *- (?:\[(.+)\]\((\S+)\)|(.+))$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^):\s]+)\)")
 
 
 @functools.cache
 def passages():
-    return (ROOT / PASSAGES_PAGE).read_text(encoding="utf-8")
+    """Titles that the page lists."""
+    listed = PASSAGE.findall((ROOT / PASSAGES_PAGE).read_text(encoding="utf-8"))
+    return [linked or plain for linked, _, plain in listed]
+
+
+@functools.cache
+def anchors(path):
+    """What links to a heading of a document end with."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_passages(path, text):
+    """What the page lists is a heading of the page it stands under, or begins a paragraph there."""
+    if path != PASSAGES_PAGE:
+        return
+    page = ""
+    for title, link, plain in PASSAGE.findall(text):
+        if link and "#" not in link:
+            page = (ROOT / path).parent.joinpath(link).read_text(encoding="utf-8")
+        lead = rf"^(?:#+ {re.escape(title)}$|\*\*{re.escape(plain)}\.?\*\*)"
+        if not re.search(lead, page, re.MULTILINE):
+            yield f"{path}: lists {title or plain!r}, which is not on its page"
 
 
 def check_quoted_passages(path, text):
     if path.startswith("tests/"):
         return
-    text = re.sub(r"\n\s*(?://\s*)?", " ", text)
+    text = re.sub(r"\n\s*(?:(?://|#|\*) *)?", " ", text)
     for titles in QUOTED.findall(text):
         for title in re.findall(r'"([^"]+)"', titles):
-            if title not in passages():
+            if not any(passage.startswith(title) for passage in passages()):
                 yield f"{path}: quotes {title!r}, which {PASSAGES_PAGE} does not list"
 
 
@@ -229,7 +252,9 @@ def check_links(path, text):
     if not path.endswith(".md"):
         return
     for link in LINK.findall(text):
-        if not (ROOT / path).parent.joinpath(link).exists():
+        name, _, anchor = link.partition("#")
+        target = (ROOT / path).parent.joinpath(name) if name else ROOT / path
+        if not target.exists() or anchor and anchor not in anchors(target):
             yield f"{path}: links to {link}, which does not exist"
 
 
@@ -246,7 +271,7 @@ CODE_CHECKS = (
 
 def check_file(path, text):
     """What is wrong with one file of the repository."""
-    checks = (check_machine_paths, check_named_tests, check_quoted_passages, check_links) + (
+    checks = (check_machine_paths, check_named_tests, check_passages, check_quoted_passages, check_links) + (
         CODE_CHECKS if path.endswith(CODE) else ()
     )
     return [problem for check in checks for problem in check(path, text)]
@@ -293,7 +318,7 @@ def self_test():
     cases = [
         ("src/half.h", '#include "src/plan.h"\n', "stands above it"),
         ("jit/qk.cc", '#include "jit/pv.h"\n', "stands above it"),
-        ("jit/decode.cc", '#include "src/problem.h"\n', "stands above it"),
+        ("jit/merge.cc", '#include "src/problem.h"\n', "stands above it"),
         ("src/api.cc", '#include "src/unheard_of.h"\n', "place it there"),
         ("src/unheard_of.cc", "", "place it there"),
         ("jit/qk.cc", "  #  include <jit/pv.h>\n", "stands above it"),
@@ -330,7 +355,11 @@ def self_test():
         ("jit/qk.cc", '// quicker (docs/performance.md,\n// "From\n// nowhere").\n', "does not list"),
         ("jit/qk.cc", '// quicker (docs/performance.md,\n// "From\n// DRAM").\n', None),
         ("docs/x.md", "[here](performance.md), [there](nowhere.md)\n", "links to nowhere.md"),
-        ("docs/x.md", "[a](performance.md#from-dram) [b](https://example.org/x.md)\n", None),
+        ("docs/x.md", "[a](performance.md#nowhere)\n", "links to performance.md#nowhere"),
+        ("docs/x.md", "[a](performance/dram.md#from-dram) [b](https://example.org/x.md)\n", None),
+        ("jit/qk.cc", '// (docs/performance.md, "DRAM")\n', "does not list"),
+        (PASSAGES_PAGE, "- [From DRAM](performance/dram.md)\n  - Nowhere\n", "not on its page"),
+        (PASSAGES_PAGE, "- [From DRAM](performance/dram.md)\n  - Whole pages\n", None),
         ("docs/x.md", "see docs/home/x, https://example.org/home/y and ~/work/z\n", None),
     ]
     failed = 0
