@@ -5,8 +5,6 @@
 // is never too high.
 #include <cpuid.h>
 
-#include <cstring>
-
 #include "bench/pipes.h"
 
 namespace bench {

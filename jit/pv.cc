@@ -41,12 +41,6 @@ public:
     }
 
 private:
-    int rows_a_pass() const override {
-        // A pass of one vector would load a probability for each product.
-        int rows = key_.rows;
-        while (widest(rows) < 2) rows = (rows + 1) / 2;
-        return rows;
-    }
     int widest(int rows) const override {
         return std::min(most_width(), (num_vecs() - 1) / (rows + 1)) / step() * step();
     }
@@ -161,11 +155,6 @@ public:
     }
 
 private:
-    int rows_a_pass() const override {
-        int rows = key_.rows;
-        while (widest(rows) < 2) rows = (rows + 1) / 2;
-        return rows;
-    }
     int widest(int rows) const override {
         const int most = std::min(most_width(), (num_vecs() - 2) / (rows + 1));
         return most / step() * step();

@@ -31,7 +31,12 @@ protected:
 
     // Keys of one turn of the loop, which share what is not arithmetic: a divisor of kKeyPadding.
     virtual int keys_a_turn() const { return kUnroll; }
-    virtual int rows_a_pass() const = 0;
+    // A pass of one vector would load a probability for each product.
+    virtual int rows_a_pass() const {
+        int rows = key_.rows;
+        while (widest(rows) < 2) rows = (rows + 1) / 2;
+        return rows;
+    }
     // Whether later passes over query rows take what the first made of the values.
     virtual bool keeps_values() const { return rows_a_pass() < key_.rows; }
     virtual int widest(int rows) const = 0;  // W

@@ -1,6 +1,5 @@
 #include "jit/tile_rows.h"
 
-#include <algorithm>
 #include <cstddef>
 
 #include "jit/emitter.h"

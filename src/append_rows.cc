@@ -1,7 +1,5 @@
 #include "src/append_rows.h"
 
-#include <algorithm>
-
 namespace quire {
 namespace {
 

@@ -1,6 +1,5 @@
 // What is decided once per descriptor: kernels, tile sizes, target. Immutable, used from many threads.
 #pragma once
-#include <memory>
 #include <string>
 #include <vector>
 

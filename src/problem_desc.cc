@@ -81,6 +81,16 @@ Status check_page_size(int64_t page_size, const CacheSpec& spec) {
     return {};
 }
 
+// What the descriptors of attention and append share; the value's head size is known.
+template <typename Desc, typename Spec>
+Status check_types(const Desc& desc, Spec* s) {
+    s->D = desc.head_dim;
+    QUIRE_TRY(check_activation_type("type", desc.type));
+    s->type = desc.type;
+    QUIRE_TRY(check_format("key_format", desc.key_format, s->D));
+    return check_format("value_format", desc.value_format, s->Dv);
+}
+
 }  // namespace
 
 Status check_attention_desc(const quire_attention_desc& desc, AttentionSpec* spec) {
@@ -88,11 +98,7 @@ Status check_attention_desc(const quire_attention_desc& desc, AttentionSpec* spe
     QUIRE_TRY(check_heads(desc.num_heads, desc.num_kv_heads, &s.Hk));
     QUIRE_TRY(check_head_dims(desc.head_dim, desc.value_head_dim, &s.Dv));
     s.H = desc.num_heads;
-    s.D = desc.head_dim;
-    QUIRE_TRY(check_activation_type("type", desc.type));
-    s.type = desc.type;
-    QUIRE_TRY(check_format("key_format", desc.key_format, s.D));
-    QUIRE_TRY(check_format("value_format", desc.value_format, s.Dv));
+    QUIRE_TRY(check_types(desc, &s));
     s.key_format = plain(desc.key_format);
     s.value_format = plain(desc.value_format);
     if (!std::isfinite(desc.scale)) return invalid("scale is %g: must be finite", double(desc.scale));
@@ -163,11 +169,7 @@ Status check_append_desc(const quire_append_desc& desc, AppendSpec* spec) {
     QUIRE_TRY(check_range("num_kv_heads", desc.num_kv_heads, 1, 1 << 20));
     s.Hk = desc.num_kv_heads;
     QUIRE_TRY(check_head_dims(desc.head_dim, desc.value_head_dim, &s.Dv));
-    s.D = desc.head_dim;
-    QUIRE_TRY(check_activation_type("type", desc.type));
-    s.type = desc.type;
-    QUIRE_TRY(check_format("key_format", desc.key_format, s.D));
-    QUIRE_TRY(check_format("value_format", desc.value_format, s.Dv));
+    QUIRE_TRY(check_types(desc, &s));
     QUIRE_TRY(check_appendable("key_format", desc.key_format));
     QUIRE_TRY(check_appendable("value_format", desc.value_format));
     s.key_format = plain(desc.key_format);

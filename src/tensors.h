@@ -1,7 +1,6 @@
 // Views of the caller's tensors, and the checks that make them. Strides of rows are in bytes, of indices in
 // elements.
 #pragma once
-#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <initializer_list>

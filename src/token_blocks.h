@@ -1,7 +1,6 @@
 // quire's own formats: the rows of 16 tokens of one kv head lie together, in the order in which decode's
 // kernels read them. Codes and scales are those of plain rows (INT8, INT4): only their places differ.
 #pragma once
-#include <cstdint>
 
 #include "quire/quire.h"
 

@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>

@@ -1,7 +1,5 @@
 #include "python/src/tensor.h"
 
-#include <cstring>
-
 #include "python/src/error.h"
 
 namespace quire_python {

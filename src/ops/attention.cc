@@ -1,5 +1,4 @@
 // The general operators: quire_attention, quire_append, quire_merge_states.
-#include <cmath>
 
 #include "src/ops/operator.h"
 

@@ -1,5 +1,4 @@
 // DML_MULTIHEAD_ATTENTION1: separate and stacked tensors -> views [B, tokens, heads, size].
-#include <string>
 
 #include "src/ops/directml.h"
 

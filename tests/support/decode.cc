@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "jit/qk_fours.h"
 #include "jit/token_weights.h"
