@@ -261,9 +261,10 @@ struct TileQueryArgs {     // columns -> what the products of keys take that are
 
 struct TileBiasArgs {         // scores + rows of an additive mask, in log2 units
     const char* const* rows;  // [L] of the mask's type, at any address
+    int64_t first;            // bytes of each before its first key
     float* scores;   // [N][stride], L of each in and out; -Inf of the mask hides, no finite number does
     int64_t stride;  // bytes
-    int64_t count;   // keys, a multiple of kBiasKeys, at least one
+    int64_t count;   // keys, a multiple of kBiasKeys
     int64_t fours;   // 1: rows 4 i to 4 i + 3 are the same
     float* max;      // [L] in: a bound from below; out: the larger of that and the sums
 };

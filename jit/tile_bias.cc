@@ -29,7 +29,7 @@ public:
         vmovups(hidden_, splat(-INFINITY));
         mov(rax, ptr[args() + offsetof(TileBiasArgs, max)]);
         vmovups(max_, ptr[rax]);
-        xor_(at_, at_);
+        mov(at_, ptr[args() + offsetof(TileBiasArgs, first)]);
         Label fours, done;
         cmp(qword[args() + offsetof(TileBiasArgs, fours)], 0);
         jne(fours, T_NEAR);

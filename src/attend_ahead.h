@@ -21,11 +21,11 @@ public:
         add_piece(begin, begin + uintptr_t(count * bytes), 0);
     }
 
-    // The same of rows that lie apart, but for some that are one.
-    void add_apart(const char* const* rows, int64_t count, int64_t bytes) {
+    // The same of rows that lie apart, but for some that are one, from a byte on.
+    void add_apart(const char* const* rows, int64_t count, int64_t first, int64_t bytes) {
         for (int64_t i = 0; i < count; ++i) {
             if (i > 0 && rows[i] == rows[i - 1]) continue;
-            const auto begin = reinterpret_cast<uintptr_t>(rows[i]);
+            const auto begin = reinterpret_cast<uintptr_t>(rows[i]) + uintptr_t(first);
             if (!add_piece(begin, begin + uintptr_t(bytes), 0)) return;
         }
     }

@@ -61,26 +61,27 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
     });
 }
 
-bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
-                    const char** rows) {
-    if (p.num_terms != 1) return false;
+void list_mask(const AttentionProblem& p, const Item& item, Scratch& scratch, Panel* panel) {
+    panel->mask = nullptr;
+    if (p.num_terms != 1) return;
     const int group = p.spec->group();
     const ScoreTerm& term = p.terms[0];
-    const char* of_query = numbers_of(p, term, item.b, panel.first_query, item.kv_head * group, begin);
-    if (of_query == nullptr) return false;
-    for_queries(panel, group, [&](int64_t, int64_t head, int64_t row, int64_t end) {
+    const char* of_query = numbers_of(p, term, item.b, panel->first_query, item.kv_head * group, 0);
+    if (of_query == nullptr) return;
+    const char** const rows = panel->mask = scratch.array<const char*>(size_t(panel->lanes));
+    for_queries(*panel, group, [&](int64_t, int64_t head, int64_t row, int64_t end) {
         const char* at = of_query + head * term.head_stride;
         for (int64_t r = row; r < end; ++r, at += term.head_stride) rows[r] = at;
         of_query += term.row_stride;
     });
-    std::fill(rows + panel.rows, rows + panel.lanes, rows[panel.rows - 1]);
-    return true;
+    std::fill(rows + panel->rows, rows + panel->lanes, rows[panel->rows - 1]);
+    panel->mask_in_fours = are_alike_in_fours(rows, panel->lanes);
 }
 
 bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                int64_t begin, int64_t count, const TileState& s) {
     const bool capped = plan.spec.soft_cap > 0;  // which comes before
-    if (!list_mask_rows(p, item, panel, begin, s.mask_rows)) {
+    if (!panel.mask) {
         load_bias_columns(p, item, panel, begin, count, s.bias, s);
         return false;
     }
@@ -89,11 +90,12 @@ bool add_terms(const AttentionPlan& plan, const AttentionProblem& p, const Item&
     const int lanes = plan.target->lanes();
     const int64_t done = count / jit::kBiasKeys * jit::kBiasKeys;
     std::copy_n(panel.max, panel.lanes, s.new_max);
-    const bool fours = are_alike_in_fours(s.mask_rows, panel.lanes);
+    const quire_type type = p.terms[0].type;
+    const int64_t before = bytes_of(type, begin);
     for (int64_t first = 0; done > 0 && first < panel.lanes; first += lanes)
-        plan.mask_rows.of(p.terms[0].type)({s.mask_rows + first, scores + first,
-                                            panel.lanes * int64_t(sizeof(float)), done, fours,
-                                            s.new_max + first});
+        plan.mask_rows.of(type)({panel.mask + first, before, scores + first,
+                                 panel.lanes * int64_t(sizeof(float)), done, panel.mask_in_fours,
+                                 s.new_max + first});
     float *const rest = s.bias + done * panel.lanes, *const to = scores + done * panel.lanes;
     if (done < count) load_bias_columns(p, item, panel, begin + done, count - done, rest, s);
     for (int64_t i = 0; !capped && i < (count - done) * panel.lanes; ++i)

@@ -71,6 +71,7 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         panel.last_query = (row + panel.rows - 1) / group;
         p.visible(item.b, panel.first_query, panel.last_query, &panel.any, &panel.all);
         list_rows(plan, p, item, panel, *s, states);
+        list_mask(p, item, scratch, &panel);
         row += panel.rows;
     }
 }

@@ -19,7 +19,9 @@ struct Panel {
     float *max, *sum;                 // [lanes]
     const char** queries;             // [lanes] rows; lanes without one have the last one's
     char** outputs;                   // [lanes] rows of the output, or of states; or TileState::spare_row
-    bool begun, asked, written;       // asked: for the lines of its outputs
+    const char** mask;   // [lanes] rows of a mask that is no more than numbers, from key 0 on; or null
+    bool mask_in_fours;  // of lanes that have the same one
+    bool begun, asked, written;  // asked: for the lines of its outputs
 
     bool sees(int64_t from, int64_t count) const { return any.begin < from + count && from < any.end; }
 };
@@ -54,7 +56,6 @@ struct TileState {
     float* columns;                               // [D][L] query rows before they are rounded
     float* spare_row;                             // [Dv], written by lanes without a row
     float* bias_rows;                             // [4][kTileKeys]
-    const char** mask_rows;                       // [panel lanes]
     RowAddresses *addresses, *next;               // of this tile and of the next one, be it the next item's
     int64_t next_asked;                           // rows of that which have been asked for
     const char** next_queries;                    // [panel lanes] of the next item's first panel
@@ -74,9 +75,8 @@ void begin_panel(const AttentionPlan& plan, Panel& panel, const TileState& s);
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,
                 int64_t begin, int64_t count, const TileState& s);
 
-// The rows of a mask that is no more than numbers, each query row's at key `begin`; false: it is more.
-bool list_mask_rows(const AttentionProblem& p, const Item& item, const Panel& panel, int64_t begin,
-                    const char** rows);
+// Panel::mask.
+void list_mask(const AttentionProblem& p, const Item& item, Scratch& scratch, Panel* panel);
 
 // Adds what score terms say to the tile's scores, where they are a row of numbers and no soft cap comes
 // between; TileState::new_max is the largest of all then, where keys are a multiple of kBiasKeys. False: it

@@ -74,7 +74,6 @@ TileState allocate(const AttentionPlan& plan, bool few, Scratch& scratch) {
     s.columns = scratch.floats(column_floats(plan));
     s.spare_row = scratch.floats(size_t(plan.value_stride));
     s.bias_rows = scratch.floats(4 * jit::kTileKeys);
-    s.mask_rows = scratch.array<const char*>(lanes);
     s.addresses = scratch.array<RowAddresses>(1);
     s.next = scratch.array<RowAddresses>(1);
     s.next_queries = scratch.array<const char*>(lanes);
@@ -125,13 +124,13 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool ends_soon, TileSt
 
 // The rows of an additive mask that the next panel of the item reads, of this tile or of the next. The item's
 // first panel has them asked for by its own QK.
-void look_ahead_at_mask(const AttentionProblem& p, const Item& item, int64_t index, int64_t begin,
-                        int64_t tile_count, TileState& s) {
+void look_ahead_at_mask(const AttentionProblem& p, int64_t index, int64_t begin, int64_t tile_count,
+                        TileState& s) {
     const auto add = [&](const Panel& panel, int64_t first, int64_t in_tile) {
         if (!panel.sees(first, in_tile)) return false;
+        const quire_type type = p.terms[0].type;
         const int64_t count = std::min(in_tile, panel.any.end - first);
-        if (list_mask_rows(p, item, panel, first, s.mask_rows))
-            s.ahead->add_apart(s.mask_rows, panel.rows, bytes_of(p.terms[0].type, int(count)));
+        s.ahead->add_apart(panel.mask, panel.rows, bytes_of(type, first), bytes_of(type, count));
         return true;
     };
     if (!s.mask_asked) s.mask_asked = add(s.panels[index], begin, tile_count);
@@ -197,7 +196,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const bool masked = plain < count || (pairs && padded != count);
     if (masked || plan.spec.alibi) set_bounds(plan, p, item, panel, begin, count, s);
     s.ahead->clear();
-    if (view.bias) look_ahead_at_mask(p, item, index, begin, tile_count, s);
+    if (view.bias && panel.mask) look_ahead_at_mask(p, index, begin, tile_count, s);
     look_ahead(plan, index, begin + 2 * tile_count >= panel.any.end, s);
     jit::LinesAhead* const ahead = s.ahead->begin();
     const int64_t scored = whole(count, jit::kTileStep);
@@ -296,7 +295,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t few = head_floats(plan) + R * (weights + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
                        2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
-    const size_t panel = lanes * (ks + vs + 7) + 128;
+    const size_t panel = lanes * (ks + vs + 9) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + WeightFloats(plan).all() + 2 * keys * lanes +
                          column_floats(plan) + vs + 4 * jit::kTileKeys + 14 * lanes +

@@ -40,7 +40,10 @@ void check_bias(const Target& target, quire_type type, int count, bool fours, Fl
         rows.back().forbid_writes();
         list.push_back(rows[size_t(fours ? r / 4 * 4 : r)].data());
     }
-    const GuardedBuffer addresses = GuardedBuffer::of(list, flush);
+    const int64_t first = bytes_of(type, 3 * count);  // keys of other tiles
+    std::vector<const char*> begins;
+    for (const void* row : list) begins.push_back(static_cast<const char*>(row) - first);
+    const GuardedBuffer addresses = GuardedBuffer::of(begins, flush);
     GuardedBuffer scores(size_t((count - 1) * stride + lanes) * sizeof(float), flush);
     std::vector<float> before;
     for (size_t i = 0; i < scores.size() / 4; ++i) {
@@ -52,7 +55,7 @@ void check_bias(const Target& target, quire_type type, int count, bool fours, Fl
     GuardedBuffer max = GuardedBuffer::of(bounds, flush);
     poisoned_call<jit::TileBiasArgs>(
         kernels.of(type),
-        {addresses.as<const char*>(), scores.as<float>(), stride * 4, count, fours, max.as<float>()},
+        {addresses.as<const char*>(), first, scores.as<float>(), stride * 4, count, fours, max.as<float>()},
         Entry::nan);
     for (int i = 0; i < count; ++i)
         for (int lane = 0; lane < lanes; ++lane) {
