@@ -10,7 +10,10 @@ namespace quire {
 
 class Ahead {
 public:
-    void clear() { runs_ = 0; }
+    void clear() { runs_ = marked_ = 0; }
+    // Of what has been added until now, kernels have asked for all.
+    void mark() { marked_ = runs_; }
+    bool is_past_mark() const { return state_.step == 0 || state_.next > run_ + marked_; }
     // `bytes` from each of `count` addresses on. What there is no room for is left out. use: jit::kWritten
     // where they are going to be written. Rows that look as if they lay side by side, by the first and the
     // last of some, are asked for as one: those between in vain where they lie elsewhere.
@@ -66,7 +69,7 @@ private:
     static constexpr int kMost = 767;
     static constexpr uintptr_t kLine = jit::kLineBytes;
     jit::LineRun run_[kMost + 1];
-    int runs_ = 0;
+    int runs_ = 0, marked_ = 0;
     jit::LinesAhead state_;
 };
 

@@ -60,7 +60,8 @@ struct TileState {
     int64_t next_asked;                           // rows of that which have been asked for
     const char** next_queries;                    // [panel lanes] of the next item's first panel
     int64_t num_next_queries;                     // 0: `next` is of this item, or none
-    bool mask_asked;                              // for the mask of the item's first panel
+    const Panel* mask_asked;                      // whose mask the panel before asked for, or null
+    bool asks_early;                              // panels do so
     Ahead* ahead;
     TakenRows taken;  // of blocks of tokens: keys, then values
 };

@@ -50,7 +50,8 @@ TileState allocate(const AttentionPlan& plan, bool few, Scratch& scratch) {
     TileState s;
     scratch.reset();
     s.few = few;
-    s.mask_asked = false;
+    s.mask_asked = nullptr;
+    s.asks_early = false;
     s.pack = few ? &plan.few_pack : &plan.pack;
     s.taken = TakenRows(taken_floats(plan), scratch);
     const size_t lanes = size_t(plan.panel_rows()), keys = size_t(plan.tile_keys);
@@ -122,8 +123,8 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool ends_soon, TileSt
     if (!is_view) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
 }
 
-// The rows of an additive mask that the next panel of the item reads, of this tile or of the next. The item's
-// first panel has them asked for by its own QK.
+// The rows of an additive mask: the panel's own, for QK to ask for; where it has too few products for all
+// lines, those of the item's next panel, too, of this tile or of the next.
 void look_ahead_at_mask(const AttentionProblem& p, int64_t index, int64_t begin, int64_t tile_count,
                         TileState& s) {
     const auto add = [&](const Panel& panel, int64_t first, int64_t in_tile) {
@@ -133,12 +134,15 @@ void look_ahead_at_mask(const AttentionProblem& p, int64_t index, int64_t begin,
         s.ahead->add_apart(panel.mask, panel.rows, bytes_of(type, first), bytes_of(type, count));
         return true;
     };
-    if (!s.mask_asked) s.mask_asked = add(s.panels[index], begin, tile_count);
-    for (int64_t i = index + 1; i < s.num_panels; ++i)
-        if (add(s.panels[i], begin, tile_count)) return;
+    if (s.mask_asked != &s.panels[index]) add(s.panels[index], begin, tile_count);
+    s.ahead->mark();
+    s.mask_asked = nullptr;
+    if (!s.asks_early) return;
+    for (int64_t i = index + 1; i < s.num_panels && !s.mask_asked; ++i)
+        if (add(s.panels[i], begin, tile_count)) s.mask_asked = &s.panels[i];
     if (s.next->count == 0 || s.num_next_queries > 0) return;  // no tile of this item
-    for (int64_t i = 0; i < s.num_panels; ++i)
-        if (add(s.panels[i], s.next->begin, s.next->count)) return;
+    for (int64_t i = 0; i < s.num_panels && !s.mask_asked; ++i)
+        if (add(s.panels[i], s.next->begin, s.next->count)) s.mask_asked = &s.panels[i];
 }
 
 const jit::TileKernels& kernels_of(const AttentionPlan& plan, const Panel& panel, bool bias,
@@ -205,6 +209,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     kernels_of(plan, panel, false, s)
         .qk({panel.query, s.packed_keys, s.scores, scored, s.key_scales, panel.factors, s.new_max, ahead,
              in_steps(seen, jit::kTileStep)});
+    s.asks_early = s.asks_early || !s.ahead->is_past_mark();
     const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
     const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
     // That of QK, or with a bias, is of too many keys or too few.
