@@ -146,7 +146,7 @@ struct PvArgs {
 constexpr int kTileKeys = 128;  // keys of a packed tile
 constexpr int kMaxPanelVecs = 3;
 constexpr int kTileStep = 8;    // a tile's scores are of a multiple of so many keys
-constexpr int kBiasKeys = 4;    // and an additive mask comes to so many
+constexpr int kBiasKeys = 4;    // an additive mask is added to so many keys at a time, or to a multiple
 constexpr int kValuePanel = 8;  // values of one packed panel of V
 // Floats from one panel to the next: a power of two of bytes would put all panels of a key in one cache set.
 constexpr int kPanelStride = kTileKeys * kValuePanel + 16;

@@ -11,7 +11,7 @@ namespace quire {
 class Ahead {
 public:
     void clear() { runs_ = marked_ = 0; }
-    // Of what has been added until now, kernels have asked for all.
+    // What has been added until now; later, whether kernels have come to its last run or further.
     void mark() { marked_ = runs_; }
     bool is_past_mark() const { return state_.step == 0 || state_.next > run_ + marked_; }
     // `bytes` from each of `count` addresses on. What there is no room for is left out. use: jit::kWritten

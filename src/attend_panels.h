@@ -61,7 +61,7 @@ struct TileState {
     const char** next_queries;                    // [panel lanes] of the next item's first panel
     int64_t num_next_queries;                     // 0: `next` is of this item, or none
     const Panel* mask_asked;                      // whose mask the panel before asked for, or null
-    bool asks_early;                              // panels do so
+    bool asks_early;                              // QK is too short for all lines of a mask: panels do so
     Ahead* ahead;
     TakenRows taken;  // of blocks of tokens: keys, then values
 };

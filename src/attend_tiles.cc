@@ -209,7 +209,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     kernels_of(plan, panel, false, s)
         .qk({panel.query, s.packed_keys, s.scores, scored, s.key_scales, panel.factors, s.new_max, ahead,
              in_steps(seen, jit::kTileStep)});
-    s.asks_early = s.asks_early || !s.ahead->is_past_mark();
+    if (view.bias && panel.mask) s.asks_early = s.asks_early || !s.ahead->is_past_mark();
     const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
     const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
     // That of QK, or with a bias, is of too many keys or too few.

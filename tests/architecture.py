@@ -360,7 +360,7 @@ def self_test():
         ("jit/qk.cc", '// (docs/performance.md, "DRAM")\n', "does not list"),
         (PASSAGES_PAGE, "- [From DRAM](performance/dram.md)\n  - Nowhere\n", "not on its page"),
         (PASSAGES_PAGE, "- [From DRAM](performance/dram.md)\n  - Whole pages\n", None),
-        ("docs/x.md", "see docs/home/x, https://example.org/home/y and ~/work/z\n", None),
+        ("docs/x.md", f"see docs{home}, https://example.org{home} and ~{home}\n", None),
     ]
     failed = 0
     for path, text, expected in cases:
