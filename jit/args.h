@@ -216,6 +216,24 @@ struct LinesAhead {
 // those of AMX, take `count` for all.
 using SeenKeys = std::array<int64_t, kMaxPanelVecs>;
 
+// What scores are relative to where softmax can't wait for a tile's largest: the largest of the tiles before,
+// which this one's may exceed by kHeadroom. Pairs of bfloat16 numbers have no room for what is larger than 1
+// (jit/bfloat_exp2.h): theirs are relative to what lies kHeadroom above, until that has to be raised.
+constexpr float kHeadroom = 8;
+// Of pairs: tops of a larger magnitude leave too few bits.
+constexpr float kLargestPairTop = 1 << 15;
+
+struct RelativeTops {
+    float* max;      // [W * L] of the tiles before, as TileSoftmaxArgs; becomes top
+    float* top;      // [W * L] written. Of pairs: as a tile before left it, which stays where it is max
+    float* sum;      // [W * L] as TileSoftmaxArgs
+    float* rescale;  // [W * L] written: exp2(max - top)
+    float* scaled;   // [W * L] of pairs: lost
+    float* total;    // [W * L] lost
+    int64_t fails;  // written: 0; or a score is too large, or a row has seen no key (or a max is infinite, or
+                    // too large for pairs): then max and sum are as they were, and scores are lost
+};
+
 struct TileQkArgs {
     // float [D][W * L], int16_t [D / 2][W * L][2] (jit/word_loader.h: swaps_middle), or bfloat16 the same,
     // in order, where a last one without another lies beside a 0; or of bytes int8_t [D / 4][W * L][4]
@@ -226,14 +244,15 @@ struct TileQkArgs {
     // parts for each of them int32_t [sums][W * L] (ByteTileForm) -zero * the sum of the part's elements, or
     // of their first digits and of the rest, 256 middle + low
     const void* query;
-    const void* keys;      // as packed
-    float* scores;         // [N][W * L], written
-    int64_t count;         // keys, a multiple of kTileStep
-    const float* scales;   // [N][scale stride], of words and bytes
-    const float* factors;  // [W * L] of the query's words, two or three bytes, or joined spans
-    float* new_max;        // [W * L] the largest of it and the scores, written; NaN does not count
-    LinesAhead* ahead;     // advanced
-    SeenKeys seen;         // [W] multiples of kTileStep; where they are taken, no more scores are written
+    const void* keys;        // as packed
+    float* scores;           // [N][W * L], written
+    int64_t count;           // keys, a multiple of kTileStep
+    const float* scales;     // [N][scale stride], of words and bytes
+    const float* factors;    // [W * L] of the query's words, two or three bytes, or joined spans
+    float* new_max;          // [W * L] the largest of it and the scores, written; NaN does not count
+    LinesAhead* ahead;       // advanced
+    SeenKeys seen;           // [W] multiples of kTileStep; where they are taken, no more scores are written
+    RelativeTops* relative;  // of kernels with softmax
 };
 
 // Rows of numbers <-> columns, query rows in the lanes; one vector of rows.

@@ -14,8 +14,9 @@ namespace quire::jit {
 // Relative error 5e-3 at most, 1.73e-3 RMS, where rounding alone has 3.9e-3 and 1.66e-3. 2^0 is 1.
 class BfloatExp2 {
 public:
-    // For so many tops, at most three: takes k4..k7 and four registers, until it goes.
-    BfloatExp2(Emitter& e, int tops);
+    enum class Constants { registers, memory };
+    // For so many tops, at most three: takes k4..k7, and for its constants four registers, until it goes.
+    BfloatExp2(Emitter& e, int tops, Constants constants = Constants::registers);
     ~BfloatExp2();
     BfloatExp2(const BfloatExp2&) = delete;
 
@@ -36,8 +37,18 @@ public:
 private:
     static Xbyak::Opmask ordered(int w) { return Xbyak::Opmask(5 + w); }
 
+    // To be had in a register, or as an operand.
+    struct Constant {
+        std::vector<uint32_t> words;
+        Vec held;
+    };
+    void load(const Vec& v, const Constant& constant);
+    template <typename Use>
+    void with(const Constant& constant, const Use& use);
+
     Emitter& e_;
-    const Vec scale_, order_, low_table_, ones_;
+    const bool holds_;
+    Constant scale_, order_, low_table_, ones_;
 };
 
 }  // namespace quire::jit

@@ -13,6 +13,7 @@
 #include "jit/tile_bias.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
+#include "jit/tile_qk_softmax.h"
 #include "jit/tile_query.h"
 #include "jit/tile_rows.h"
 #include "jit/tile_value_bytes.h"
@@ -226,6 +227,18 @@ Products probabilities_for(const RowKey& values) {
     return takes_bfloat_pairs(values) ? Products::bfloats : values.products;
 }
 
+// Of scores that nothing changes.
+Status make_tile_qk_softmax(CodeCache& cache, const RowKey& keys, const RowKey& values,
+                            const ScoreKey& scores, int vecs, Kernel<TileQkArgs>* kernel) {
+    const Products probabilities = probabilities_for(values);
+    if (keys.words() || keys.query_bytes() > 0 || values.words() || values.bytes()) return {};
+    const TileKey key = tile_key(keys, vecs);
+    if (scores.alibi || scores.soft_cap || !has_tile_qk_softmax(key)) return {};
+    return make(
+        cache, tile_name("tile_qk_softmax", key) + (probabilities == Products::bfloats ? "_pairs" : ""),
+        [&](auto* code) { return generate_tile_qk_softmax(key, probabilities, code); }, kernel);
+}
+
 Status make_tile_softmax(CodeCache& cache, TileSoftmaxKey key, TileKernels* kernels) {
     for (bool masked : {false, true}) {
         key.masked = masked;
@@ -241,6 +254,7 @@ Status make_tile_softmax(CodeCache& cache, TileSoftmaxKey key, TileKernels* kern
 Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
                          int vecs, TileKernels* kernels) {
     QUIRE_TRY(make_tile_qk(cache, keys, vecs, &kernels->qk));
+    QUIRE_TRY(make_tile_qk_softmax(cache, keys, values, scores, vecs, &kernels->qk_softmax));
     QUIRE_TRY(make_tile_pv(cache, values, vecs, kernels));
     return make_tile_softmax(cache, {keys.target, scores, vecs, false, probabilities_for(values)}, kernels);
 }

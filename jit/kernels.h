@@ -51,6 +51,7 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
 
 struct TileKernels {  // query rows in the lanes; for one width of panel
     Kernel<TileQkArgs> qk;
+    Kernel<TileQkArgs> qk_softmax;  // empty where there is none (has_tile_qk_softmax)
     Kernel<TileSoftmaxArgs> softmax, softmax_masked;
     Kernel<TileWeightsArgs> weights;  // empty where pv takes what softmax gives
     Kernel<TilePvArgs> pv;

@@ -1,5 +1,9 @@
 #include "jit/math.h"
 
+#include <cmath>
+
+#include "src/half.h"
+
 namespace quire::jit {
 namespace {
 
@@ -27,6 +31,13 @@ std::vector<float> exp2_coefficients(Exp2 near) {
     }
 }
 
+// Bits of 2^(i / 32), 16 of them.
+std::vector<uint32_t> powers_from(int first) {
+    std::vector<uint32_t> words;
+    for (int i = first; i < first + 16; ++i) words.push_back(float_bits(float(std::exp2(i / 32.))));
+    return words;
+}
+
 }  // namespace
 
 void hold_exp2(Emitter& e, Exp2 near, int spare) { e.hold_splats(exp2_coefficients(near), spare); }
@@ -42,6 +53,23 @@ void emit_exp2(Emitter& e, const std::vector<Vec>& x, Exp2 near) {
     for (size_t i = 0; i < x.size(); ++i) e.scale_by_power_of_two(x[i], p[i], powers[i].whole);
     e.free(p);
     e.free(spare);
+}
+
+void emit_probability(Emitter& e, const Vec& x) {
+    constexpr uint8_t kDown32nds = 5 << 4 | 1;
+    constexpr float kWhole32nds = 0x1.8p23f / 32;  // added to a number, leaves it as such, in the lowest bits
+    Temp power(e, "exp2.power"), p(e, "exp2.p"), part(e, "exp2.part");
+    e.vmovups(power, e.splat(kWhole32nds));
+    e.vaddps(power, power, x | e.T_rd_sae);
+    e.vmovups(p, e.constant(powers_from(0)));
+    e.vpermi2ps(power, p, e.constant(powers_from(16)));
+    e.vreduceps(part, x, kDown32nds);
+    // 2^part - 1 for part below 1 / 32: 6.5e-8 of 2^part.
+    e.load_splat(p, 0x1.f0f3ccp-3f);
+    e.multiply_add(p, part, 0x1.62e11ep-1f);
+    e.vmulps(p, p, part);
+    e.vfmadd213ps(p, power, power);
+    e.vscalefps(x, p, x);
 }
 
 void emit_exp2(Emitter& e, const Vec& x) { emit_exp2(e, std::vector<Vec>{x}); }

@@ -16,6 +16,10 @@ void emit_exp2(Emitter& e, const std::vector<Vec>& x, Exp2 near = Exp2::number);
 // Keeps its constants in registers where at least `spare` + 1 are free, until Emitter::drop_held.
 void hold_exp2(Emitter& e, Exp2 near, int spare);
 
+// x = 2^x as Exp2::probability, on AVX-512: by a table of its 32nds, with three products for five, of more
+// operations in all. For where products have other work.
+void emit_probability(Emitter& e, const Vec& x);
+
 // x = tanh(x). Relative error 3e-7.
 void emit_tanh(Emitter& e, const Vec& x);
 

@@ -44,6 +44,7 @@ void list_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item&
 void clear_sums(Panel& panel) {
     std::fill(panel.max, panel.max + panel.lanes, -INFINITY);
     std::fill(panel.sum, panel.sum + panel.lanes, 0.f);
+    std::fill(panel.top, panel.top + panel.lanes, -INFINITY);
 }
 
 }  // namespace
@@ -64,9 +65,10 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
         panel.output = scratch.floats(size_t(plan.value_stride * panel.lanes));
         panel.max = scratch.floats(size_t(panel.lanes));
         panel.sum = scratch.floats(size_t(panel.lanes));
+        panel.top = scratch.floats(size_t(panel.lanes));
         panel.queries = scratch.array<const char*>(size_t(panel.lanes));
         panel.outputs = scratch.array<char*>(size_t(panel.lanes));
-        panel.begun = panel.asked = panel.written = false;
+        panel.wary = panel.begun = panel.asked = panel.written = false;
         panel.first_query = row / group;
         panel.last_query = (row + panel.rows - 1) / group;
         p.visible(item.b, panel.first_query, panel.last_query, &panel.any, &panel.all);

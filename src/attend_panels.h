@@ -17,10 +17,12 @@ struct Panel {
     float *query, *output;            // [D][lanes] or as jit::TileQkArgs says, as jit::TilePvArgs says
     float* factors;                   // [lanes] of the words, or of two or three bytes
     float *max, *sum;                 // [lanes]
+    float* top;                       // [lanes] of jit::RelativeTops
     const char** queries;             // [lanes] rows; lanes without one have the last one's
     char** outputs;                   // [lanes] rows of the output, or of states; or TileState::spare_row
     const char** mask;   // [lanes] rows of a mask that is no more than numbers, from key 0 on; or null
     bool mask_in_fours;  // of lanes that have the same one
+    bool wary;           // the tile before was too much for jit::RelativeTops
     bool begun, asked, written;  // asked: for the lines of its outputs
 
     bool sees(int64_t from, int64_t count) const { return any.begin < from + count && from < any.end; }
@@ -52,6 +54,7 @@ struct TileState {
     float* weight_factors;
     float *scores, *bias;                         // [tile_keys][panel lanes]
     float *new_max, *rescale, *slope, *distance;  // [panel lanes]
+    float *scaled_top, *total;                    // [panel lanes] of jit::RelativeTops
     int32_t *begin, *end;                         // [panel lanes]
     float* columns;                               // [D][L] query rows before they are rounded
     float* spare_row;                             // [Dv], written by lanes without a row

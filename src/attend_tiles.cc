@@ -68,6 +68,8 @@ TileState allocate(const AttentionPlan& plan, bool few, Scratch& scratch) {
     s.bias = scratch.floats(keys * lanes);
     s.new_max = scratch.floats(lanes);
     s.rescale = scratch.floats(lanes);
+    s.scaled_top = scratch.floats(lanes);
+    s.total = scratch.floats(lanes);
     s.slope = scratch.floats(lanes);
     s.distance = scratch.floats(lanes);
     s.begin = scratch.array<int32_t>(lanes);
@@ -183,6 +185,42 @@ void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, cons
                 s.value_scales, s.weights, seen});
 }
 
+// QK and softmax in one. False where the tile's scores are too large for it: then the next tile is not tried.
+bool score_relative(const jit::TileKernels& kernels, jit::TileQkArgs qk, Panel& panel, const TileState& s) {
+    if (!kernels.qk_softmax || panel.wary) {
+        panel.wary = false;
+        return false;
+    }
+    jit::RelativeTops relative{panel.max, panel.top, panel.sum, s.rescale, s.scaled_top, s.total, 0};
+    qk.relative = &relative;
+    kernels.qk_softmax(qk);
+    panel.wary = relative.fails != 0;
+    return !panel.wary;
+}
+
+struct Seen {  // of a tile, by a panel
+    int64_t begin, count;
+    bool bias, masked;
+    int64_t plain;  // of keys, as jit::TileSoftmaxArgs
+};
+
+// QK, what changes scores, and softmax.
+void score_apart(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, Panel& panel,
+                 const Seen& seen, const jit::TileQkArgs& qk, TileState& s) {
+    std::copy_n(panel.max, panel.lanes, s.new_max);
+    kernels_of(plan, panel, false, s).qk(qk);
+    if (seen.bias && panel.mask) s.asks_early = s.asks_early || !s.ahead->is_past_mark();
+    const bool has_bias = seen.bias && !add_terms(plan, p, item, panel, seen.begin, seen.count, s);
+    const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
+    // That of QK, or with a bias, is of too many keys or too few.
+    const bool finds_max =
+        seen.masked || (seen.bias ? seen.count % jit::kBiasKeys != 0 : seen.count != qk.count);
+    const int64_t count = s.pack->probability_pairs ? whole(seen.count, jit::kKeyPadding) : seen.count;
+    (finds_max ? kernels.softmax_masked : kernels.softmax)(
+        {s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, s.new_max, panel.sum, s.rescale,
+         count, seen.plain, cap_factor(plan.spec)});
+}
+
 void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t index,
                   int64_t begin, int64_t tile_count, TileState& s) {
     Panel& panel = s.panels[index];
@@ -205,18 +243,14 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     jit::LinesAhead* const ahead = s.ahead->begin();
     const int64_t scored = whole(count, jit::kTileStep);
     const jit::SeenKeys seen = seen_keys(plan, panel, masked, count, s);
-    std::copy_n(panel.max, panel.lanes, s.new_max);
-    kernels_of(plan, panel, false, s)
-        .qk({panel.query, s.packed_keys, s.scores, scored, s.key_scales, panel.factors, s.new_max, ahead,
-             in_steps(seen, jit::kTileStep)});
-    if (view.bias && panel.mask) s.asks_early = s.asks_early || !s.ahead->is_past_mark();
-    const bool has_bias = view.bias && !add_terms(plan, p, item, panel, begin, count, s);
-    const jit::TileKernels& kernels = kernels_of(plan, panel, has_bias, s);
-    // That of QK, or with a bias, is of too many keys or too few.
-    const bool finds_max = masked || (view.bias ? count % jit::kBiasKeys != 0 : count != scored);
-    (finds_max ? kernels.softmax_masked : kernels.softmax)(
-        {s.scores, s.bias, s.begin, s.end, s.slope, s.distance, panel.max, s.new_max, panel.sum, s.rescale,
-         pairs ? padded : count, plain, cap_factor(plan.spec)});
+    const jit::TileQkArgs qk{panel.query, s.packed_keys, s.scores,
+                             scored,      s.key_scales,  panel.factors,
+                             s.new_max,   ahead,         in_steps(seen, jit::kTileStep),
+                             nullptr};
+    const jit::TileKernels& kernels = kernels_of(plan, panel, false, s);
+    const bool is_plain = !masked && !view.bias && count == scored;
+    if (is_first || !is_plain || !score_relative(kernels, qk, panel, s))
+        score_apart(plan, p, item, panel, {begin, count, view.bias, masked, plain}, qk, s);
     if (p.dropout) drop_panel(p, item, panel, begin, count, s);
     const bool whole_runs = kernels.weights || s.few || pairs;
     if (whole_runs && !pairs) std::fill(s.scores + count * panel.lanes, s.scores + padded * panel.lanes, 0.f);
@@ -300,10 +334,10 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t few = head_floats(plan) + R * (weights + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
                        2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
-    const size_t panel = lanes * (ks + vs + 9) + 128;
+    const size_t panel = lanes * (ks + vs + 10) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +
                          keys * (kss + vss) + WeightFloats(plan).all() + 2 * keys * lanes +
-                         column_floats(plan) + vs + 4 * jit::kTileKeys + 14 * lanes +
+                         column_floats(plan) + vs + 4 * jit::kTileKeys + 16 * lanes +
                          max_panels(plan) * (panel + sizeof(Panel) / 4) + 2 * addresses + sizeof(Ahead) / 4 +
                          taken_floats(plan) + 1024;
     return std::max(few, tiles);

@@ -15,6 +15,7 @@
 #include "jit/tile_bias.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_products.h"
+#include "jit/tile_qk_softmax.h"
 #include "jit/tile_query.h"
 #include "jit/tile_rows.h"
 #include "jit/token_place.h"
@@ -262,6 +263,10 @@ TEST_F(Decode, TileProducts) {
                           [&](Bytes* bytes) { return jit::generate_tile_qk(key, bytes); });
                     check(*target, "tile_pv " + name,
                           [&](Bytes* bytes) { return jit::generate_tile_pv(key, bytes); });
+                    if (jit::has_tile_qk_softmax(key))
+                        check(*target, "tile_qk_softmax " + name, [&](Bytes* bytes) {
+                            return jit::generate_tile_qk_softmax(key, key.products, bytes);
+                        });
                 }
             }
 }

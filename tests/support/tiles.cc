@@ -25,8 +25,8 @@ public:
           lanes_(setup.vecs * setup.target->lanes()),
           rows_(setup.few > 0 ? setup.few : lanes_),
           random_(setup.vecs, uint64_t(setup.keys.dim)),
-          keys_(key_, kFirst + kSecond, &random_, flush),
-          values_(value_, kFirst + kSecond, &random_, flush) {
+          keys_(key_, kKeys, &random_, flush),
+          values_(value_, kKeys, &random_, flush) {
         key_.products = key_products(key_, setup.products);
         value_.products = value_products(value_, setup.products);
         make_kernels();
@@ -38,7 +38,7 @@ public:
             rounded_ = GuardedBuffer::of(rounded.lanes, flush);
             factors_ = GuardedBuffer::of(rounded.factors, flush);
         }
-        for (int i = 0; i < (kFirst + kSecond) * lanes_; ++i)
+        for (int i = 0; i < kKeys * lanes_; ++i)
             bias_.push_back(random_.below(9) == 0 ? -INFINITY : random_.normal());
         for (int r = 0; r < lanes_; ++r) slope_.push_back(0.02f * float(r % 7));
     }
@@ -58,9 +58,11 @@ public:
                                      NAN, flush_),
                       max = array(size_t(lanes_), -INFINITY, flush_),
                       sum = array(size_t(lanes_), 0.f, flush_);
+        tops_ = array(size_t(lanes_), -INFINITY, flush_);
         attend_tile(0, kFirst, around, output, max, sum);
         check_ahead();
         attend_tile(kFirst, kSecond, around, output, max, sum);
+        attend_tile(kFirst + kSecond, kThird, around, output, max, sum);
         return {output.bytes(), max.bytes(), sum.bytes()};
     }
 
@@ -80,16 +82,17 @@ public:
         const std::vector<double> largest = largest_values();
         for (int r = 0; r < rows_; ++r) {
             std::vector<double> wanted(size_t(value_.dim)), magnitude(size_t(value_.dim)), scores;
-            for (int t = 0; t < kFirst + kSecond; ++t) scores.push_back(score(r, t));
+            for (int t = 0; t < kKeys; ++t) scores.push_back(score(r, t));
             const double top = *std::max_element(scores.begin(), scores.end());
             if (top == -INFINITY) {  // nothing of it is seen
                 ASSERT_TRUE(max[r] == -INFINITY && sum[r] == 0) << setup_.name() << " row " << r;
                 continue;
             }
             // One score, of which the sum takes the mean with others.
-            ASSERT_NEAR(double(max[r]), top, 2 * tolerance) << setup_.name() << " row " << r;
+            ASSERT_NEAR(double(max[r]), top, 2 * tolerance + (takes_relative() ? double(jit::kHeadroom) : 0))
+                << setup_.name() << " row " << r;
             double total = 0, of_weights = 0;
-            for (int t = 0; t < kFirst + kSecond; ++t) {
+            for (int t = 0; t < kKeys; ++t) {
                 const double weight = std::exp2(scores[size_t(t)] - top);
                 total += weight;
                 if (value_.bytes()) of_weights += kOfWeight * run_weight(scores, t, top) * largest[size_t(t)];
@@ -112,7 +115,9 @@ public:
     }
 
 private:
-    static constexpr int kFirst = jit::kTileKeys, kSecond = 21;
+    // A whole tile, one of whole steps, as kernels of QK with softmax take it, and one of others.
+    static constexpr int kFirst = jit::kTileKeys, kSecond = 2 * jit::kKeyPadding, kThird = 21,
+                         kKeys = kFirst + kSecond + kThird;
 
     bool of_few() const { return setup_.few > 0; }
     void make_kernels() {
@@ -144,14 +149,14 @@ private:
     // A weight that is a byte is off by half a unit, or a little more, of the largest of its run's.
     static constexpr double kOfWeight = .6 / jit::kLargestByte;
     static int run_begin(int t) { return t / jit::kWeightRun * jit::kWeightRun; }
-    static int run_end(int t) { return std::min(run_begin(t) + jit::kWeightRun, kFirst + kSecond); }
+    static int run_end(int t) { return std::min(run_begin(t) + jit::kWeightRun, kKeys); }
     static double run_weight(const std::vector<double>& scores, int t, double top) {
         return std::exp2(*std::max_element(scores.begin() + run_begin(t), scores.begin() + run_end(t)) - top);
     }
     // Of each key's run: what its largest scale makes of the largest code.
     std::vector<double> largest_values() const {
         std::vector<double> list;
-        for (int t = 0; t < kFirst + kSecond; ++t) {
+        for (int t = 0; t < kKeys; ++t) {
             double largest = 0;
             for (int i = run_begin(t); i < run_end(t); ++i)
                 for (int d = 0; d < value_.dim; ++d)
@@ -163,9 +168,9 @@ private:
 
     // Keys that row r sees of the tile at `first`. Each vector of rows sees more than the one before.
     void bounds(int r, int first, int count, int32_t* begin, int32_t* end) const {
-        const int later = (kSecond + 1) / 2 * (setup_.vecs - 1 - r / setup_.target->lanes());
+        const int later = (kThird + 1) / 2 * (setup_.vecs - 1 - r / setup_.target->lanes());
         *begin = setup_.masked ? std::clamp(3 * (r % 50) - first, 0, count) : 0;
-        *end = setup_.masked ? std::clamp(kFirst + kSecond - 2 * (r % 9) - later - first, 0, count) : count;
+        *end = setup_.masked ? std::clamp(kKeys - 2 * (r % 9) - later - first, 0, count) : count;
     }
     // What each vector's rows see at most, in whole steps.
     jit::SeenKeys seen(int first, int count, int step) const {
@@ -181,9 +186,9 @@ private:
     static float distance(int r, int first) { return float(first - 200 - r); }
 
     double score(int r, int t) const {
-        const int first = t < kFirst ? 0 : kFirst;
+        const int first = t < kFirst ? 0 : t < kFirst + kSecond ? kFirst : kFirst + kSecond;
         int32_t begin = 0, end = 0;
-        bounds(r, first, first == 0 ? kFirst : kSecond, &begin, &end);
+        bounds(r, first, first == 0 ? kFirst : first == kFirst ? kSecond : kThird, &begin, &end);
         if (t - first < begin || t - first >= end) return -INFINITY;
         double s = 0;
         for (int d = 0; d < key_.dim; ++d)
@@ -276,6 +281,21 @@ private:
         return bias;
     }
 
+    bool takes_relative() const { return kernels_.qk_softmax && !setup_.masked && !setup_.scores.bias; }
+
+    bool score_relative(jit::TileQkArgs qk, const Surroundings& around, GuardedBuffer& max,
+                        GuardedBuffer& sum, GuardedBuffer& rescale) {
+        const size_t L = size_t(lanes_);
+        GuardedBuffer scaled = array(L, around.scratch, flush_), total = array(L, around.scratch, flush_);
+        const std::vector<jit::RelativeTops> tops{{max.as<float>(), tops_.as<float>(), sum.as<float>(),
+                                                   rescale.as<float>(), scaled.as<float>(), total.as<float>(),
+                                                   -1}};
+        GuardedBuffer relative = GuardedBuffer::of(tops, flush_);
+        qk.relative = relative.as<jit::RelativeTops>();
+        poisoned_call<jit::TileQkArgs>(kernels_.qk_softmax, qk, around.entry);
+        return qk.relative->fails == 0;
+    }
+
     void attend_tile(int first, int count, const Surroundings& around, GuardedBuffer& output,
                      GuardedBuffer& max, GuardedBuffer& sum) {
         Packed tile = pack(first, count, around);
@@ -299,19 +319,26 @@ private:
         GuardedBuffer new_max = array(L, around.scratch, flush_);
         std::copy_n(max.as<float>(), L, new_max.as<float>());
         const int64_t plain = setup_.masked ? 0 : count - 1;
-        poisoned_call<jit::TileQkArgs>(
-            kernels_.qk,
-            {key_.products == jit::Products::floats ? query_.data() : rounded_.data(), tile.keys.data(),
-             scores.as<float>(), (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
-             tile.key_scales.as<float>(), factors_.as<float>(), new_max.as<float>(),
-             ahead_.as<jit::LinesAhead>(), seen(first, count, jit::kTileStep)},
-            around.entry);
-        poisoned_call<jit::TileSoftmaxArgs>(
-            masked ? kernels_.softmax_masked : kernels_.softmax,
-            {scores.as<float>(), bias.as<float>(), begins.as<int32_t>(), ends.as<int32_t>(),
-             slopes.as<float>(), distances.as<float>(), max.as<float>(), new_max.as<float>(), sum.as<float>(),
-             rescale.as<float>(), pack_.probability_pairs ? padded : count, plain, kCap},
-            around.entry);
+        const jit::TileQkArgs qk{key_.products == jit::Products::floats ? query_.data() : rounded_.data(),
+                                 tile.keys.data(),
+                                 scores.as<float>(),
+                                 (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
+                                 tile.key_scales.as<float>(),
+                                 factors_.as<float>(),
+                                 new_max.as<float>(),
+                                 ahead_.as<jit::LinesAhead>(),
+                                 seen(first, count, jit::kTileStep),
+                                 nullptr};
+        if (!takes_relative() || first == 0 || masked || !score_relative(qk, around, max, sum, rescale)) {
+            std::copy_n(max.as<float>(), L, new_max.as<float>());
+            poisoned_call<jit::TileQkArgs>(kernels_.qk, qk, around.entry);
+            poisoned_call<jit::TileSoftmaxArgs>(
+                masked ? kernels_.softmax_masked : kernels_.softmax,
+                {scores.as<float>(), bias.as<float>(), begins.as<int32_t>(), ends.as<int32_t>(),
+                 slopes.as<float>(), distances.as<float>(), max.as<float>(), new_max.as<float>(),
+                 sum.as<float>(), rescale.as<float>(), pack_.probability_pairs ? padded : count, plain, kCap},
+                around.entry);
+        }
         const float* const rescaling = first == 0 ? nullptr : rescale.as<float>();
         const bool of_numbers = of_few() && !kernels_.weights;
         if ((kernels_.weights || of_numbers) && !pack_.probability_pairs)
@@ -359,7 +386,7 @@ private:
     const int lanes_, rows_;
     Random random_;
     const KernelRows keys_, values_;
-    GuardedBuffer query_, rounded_, factors_, runs_, ahead_;
+    GuardedBuffer query_, rounded_, factors_, runs_, ahead_, tops_;
     std::vector<float> bias_, slope_;
     jit::PackKernels pack_;
     jit::TileKernels kernels_;
