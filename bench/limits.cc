@@ -22,6 +22,7 @@ constexpr size_t kReadSlice = size_t(64) << 20;  // bytes a sample, all threads 
 constexpr size_t kCopySlice = size_t(4) << 20;   // as many bytes as 512 new float32 tokens
 constexpr uint64_t kRounds = 40000;              // of a loop, about 0.3 ms
 constexpr int kBursts = 3;
+constexpr uint64_t kSteadyRounds = 32 * kRounds;
 
 constexpr size_t kHugePage = size_t(2) << 20;
 
@@ -121,7 +122,8 @@ double copy_bytes_per_s(int threads) {
     return double(bytes) * threads / seconds;
 }
 
-// The best of a few: a burst is so short that one interruption would count several times over.
+// The best of a few, by which peaks are told: a burst is so short that one interruption would count several
+// times over.
 double loop_rate(LimitLoop loop, int threads, const std::string& target) {
     const LimitCode code = limit_code(loop, target);
     if (code.work == 0) return 0;
@@ -129,6 +131,14 @@ double loop_rate(LimitLoop loop, int threads, const std::string& target) {
     for (int burst = 0; burst < kBursts; ++burst)
         seconds = std::min(seconds, seconds_together(threads, [&](int) { code.run(kRounds); }));
     return code.work * kRounds * threads / seconds;
+}
+
+// Of that many rounds in a row.
+double steady_rate(LimitLoop loop, int threads, const std::string& target) {
+    const LimitCode code = limit_code(loop, target);
+    if (code.work == 0) return 0;
+    return code.work * kSteadyRounds * threads /
+           seconds_together(threads, [&](int) { code.run(kSteadyRounds); });
 }
 
 }  // namespace
@@ -168,6 +178,7 @@ Limits sample_limits(int threads, const Wanted& wanted) {
     Limits sample;
     sample.read_bytes_per_s = read_bytes_per_s(threads, wanted.read);
     sample.fma_flops_per_s = rate(LimitLoop::fma);
+    sample.fma_steady_flops_per_s = steady_rate(LimitLoop::fma, threads, wanted.target);
     sample.cycles_per_s = loop_rate(LimitLoop::cycles, 1, wanted.target);
     if (wanted.copy) sample.copy_bytes_per_s = copy_bytes_per_s(threads);
     if (wanted.dots) sample.dot16_flops_per_s = rate(LimitLoop::dot16);
@@ -184,13 +195,14 @@ Limits LimitSamples::usual() const {
             if (sample.*field > 0) known.push_back(sample.*field);
         usual.*field = quantile_of(known, quantile);
     };
-    for (double Limits::*of_memory :
-         {&Limits::read_bytes_per_s, &Limits::pages_bytes_per_s, &Limits::copy_bytes_per_s, &Limits::apart})
-        take(of_memory, 0.5);
-    for (double Limits::*of_processor :
+    for (double Limits::*half_of_the_time :
+         {&Limits::read_bytes_per_s, &Limits::pages_bytes_per_s, &Limits::copy_bytes_per_s, &Limits::apart,
+          &Limits::fma_steady_flops_per_s})
+        take(half_of_the_time, 0.5);
+    for (double Limits::*at_best :
          {&Limits::fma_flops_per_s, &Limits::dot16_flops_per_s, &Limits::dot8_flops_per_s,
           &Limits::bf16_flops_per_s, &Limits::cycles_per_s})
-        take(of_processor, 0.9);
+        take(at_best, 0.9);
     return usual;
 }
 

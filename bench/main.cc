@@ -16,6 +16,9 @@ void print_limits(const char* when, const std::vector<int>& thread_counts) {
         std::fprintf(stderr, "limits %s, %d thread%s: DRAM read %.1f GB/s, float32 FMA %.1f GFLOP/s, ", when,
                      threads, threads == 1 ? "" : "s", limits.read_bytes_per_s / 1e9,
                      limits.fma_flops_per_s / 1e9);
+        if (limits.fma_flops_per_s > 0)
+            std::fprintf(stderr, "of which %.1f %% all through 10 ms, ",
+                         limits.fma_steady_flops_per_s / limits.fma_flops_per_s * 100);
         std::fprintf(stderr, "clock %.2f GHz\n", limits.cycles_per_s / 1e9);
     }
 }

@@ -53,6 +53,7 @@ Json json_of_limits() {
         one["dram_read_gb_per_s"] = number(limits.read_bytes_per_s / 1e9);
         one["memcpy_gb_per_s"] = number(limits.copy_bytes_per_s / 1e9);
         one["fma_gflop_per_s"] = number(limits.fma_flops_per_s / 1e9);
+        one["fma_steady_gflop_per_s"] = number(limits.fma_steady_flops_per_s / 1e9);
         one["dot16_gop_per_s"] = number(limits.dot16_flops_per_s / 1e9);
         one["dot8_gop_per_s"] = number(limits.dot8_flops_per_s / 1e9);
         one["bf16_gflop_per_s"] = number(limits.bf16_flops_per_s / 1e9);
