@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "jit/args.h"
 #include "src/half.h"
 #include "tests/support/append.h"
 #include "tests/support/check.h"
@@ -208,6 +209,52 @@ TEST(Numerics, QuickRisingScores) {
                 for (int64_t t = 0; t < c.all_keys(); ++t) tensors.set_mask(token, 0, 0, t, step * float(t));
             check(tensors, targets());
         }
+}
+
+// The same of keys alone, for which softmax is relative to the tiles before, as long as scores don't rise too
+// fast (jit/tile_qk_softmax.cc): each row's at a pace of its own, or they fall. At `medium` of numbers that
+// bfloat16 has, as large scores of others are far off there. Three vectors of query rows, and one.
+TEST(Numerics, QuickRisingKeys) {
+    Random random(74);
+    const auto make = [&](int64_t queries, quire_type type, quire_precision precision, float step) {
+        const auto number = [&] {
+            return precision == QUIRE_PRECISION_MEDIUM ? float(int(random.below(9)) - 4) / 4
+                                                       : random.normal();
+        };
+        Case c = plain_case({{queries, 900}});
+        c.key_format = c.value_format = {type, 0, QUIRE_NONE};
+        c.precision = precision;
+        c.scale = 1;
+        Tensors tensors(c);
+        for (int64_t token = 0; token < queries; ++token)
+            for (int d = 0; d < c.D; ++d)
+                store_number(c.type, const_cast<char*>(element(tensors.query_view, token, 0)), d, number());
+        for (int64_t t = 0; t < c.all_keys(); ++t) {
+            std::vector<float> row(size_t(c.D));
+            for (float& x : row) x = number() / 2;
+            row[0] = step * float(t / jit::kTileKeys);
+            tensors.key.store(tensors.slot(0, t), 0, row);
+        }
+        return tensors;
+    };
+    for (const int64_t queries : {50, 13})
+        for (const quire_type type : {QUIRE_F32, QUIRE_BF16})
+            for (const float step : {1.f, 5.f, 9.f, 20.f, 200.f, 6000.f}) {
+                SCOPED_TRACE(testing::Message() << "step " << step);
+                Tensors exact = make(queries, type, QUIRE_PRECISION_MEDIUM, step);
+                check(exact, targets());
+                ErrorRatio ratio;  // of several: near ties make most of the error
+                for (int i = 0; i < 5; ++i) {
+                    Tensors usual = make(queries, type, QUIRE_PRECISION_HIGHEST, step);
+                    const Expected expected = expect(usual);
+                    for (const Target* target : targets()) {
+                        Way way;
+                        way.target = target->name;
+                        ratio.add(usual.spec, expected, run(usual, way));
+                    }
+                }
+                EXPECT_LT(ratio.value(), 2.5);
+            }
 }
 
 // Values near the largest float: their weighted mean is a float, though their weighted sum is not.
