@@ -76,11 +76,12 @@ private:
                 vmovups(top, ptr[vector_at(top_, w)]);
                 vcmpps(k2, top, before, kUnequal);
                 vaddps(*top | k2, before, splat(kHeadroom));
+                vsubps(before, before, top);
+                emit_exp2(*this, before);
             } else {
                 vmovaps(top, before);
+                vmovups(before, splat(1.f));
             }
-            vsubps(before, before, top);
-            emit_exp2(*this, before);
             vmovups(ptr[vector_at(rescale, w)], before);
             vmovups(ptr[vector_at(top_, w)], top);
             vmovups(ptr[vector_at(new_max, w)], top);
@@ -205,11 +206,13 @@ private:
 
     // Of score vector i, and that of the next key.
     void emit_pair(const Vec& low, int i, int w) {
-        Temp high(*this, "high"), top(*this, "top");
-        vmovups(top, ptr[vector_at(top_, w)]);
-        exp2_->emit_scaled(low, top, ptr[vector_at(before_, i)]);
-        exp2_->emit_scaled(high, top, ptr[vector_at(before_, i + vecs_)]);
-        free(top);
+        Temp high(*this, "high");
+        {
+            Temp top(*this, "top");
+            vmovups(top, ptr[vector_at(top_, w)]);
+            exp2_->emit_scaled(low, top, ptr[vector_at(before_, i)]);
+            exp2_->emit_scaled(high, top, ptr[vector_at(before_, i + vecs_)]);
+        }
         exp2_->emit_pairs(low, low, high, w);
     }
 
