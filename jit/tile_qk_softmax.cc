@@ -228,6 +228,7 @@ private:
 }  // namespace
 
 bool has_tile_qk_softmax(const TileKey& key) {
+    if (key.vecs == 1) return false;  // fewer products, which leave less room: no gain
     return key.target->vector_bits == 512 && !(key.bfloats() && key.target->amx) && TileQkSoftmax::fits(key);
 }
 

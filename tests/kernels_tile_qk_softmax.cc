@@ -175,7 +175,7 @@ void for_all(const Body& body) {
     for (const Target* target : jit_targets())
         for (bool pairs : {false, true}) {
             if (pairs && !target->bf16) continue;
-            for (const auto& [dim, vecs] : {std::pair(32, 3), {96, 3}, {24, 3}, {40, 2}, {32, 1}, {128, 1}})
+            for (const auto& [dim, vecs] : {std::pair(32, 3), {96, 3}, {24, 3}, {40, 2}, {32, 2}, {128, 2}})
                 for (int count : {8, 16, 32, 128}) {
                     if (pairs && count % jit::kKeyPadding != 0) continue;
                     TileQkSoftmax kernel(*target, pairs, dim, vecs, count,
