@@ -22,7 +22,7 @@ constexpr size_t kReadSlice = size_t(64) << 20;  // bytes a sample, all threads 
 constexpr size_t kCopySlice = size_t(4) << 20;   // as many bytes as 512 new float32 tokens
 constexpr uint64_t kRounds = 40000;              // of a loop, about 0.3 ms
 constexpr int kBursts = 3;
-constexpr uint64_t kSteadyRounds = 32 * kRounds;
+constexpr uint64_t kSteadyRounds = 32 * kRounds;  // as long as a workload
 
 constexpr size_t kHugePage = size_t(2) << 20;
 
@@ -122,23 +122,16 @@ double copy_bytes_per_s(int threads) {
     return double(bytes) * threads / seconds;
 }
 
-// The best of a few, by which peaks are told: a burst is so short that one interruption would count several
-// times over.
-double loop_rate(LimitLoop loop, int threads, const std::string& target) {
+// Of the best of so many bursts. A peak is that of a few: a burst is so short that one interruption would
+// count several times over.
+double loop_rate(LimitLoop loop, int threads, const std::string& target, uint64_t rounds = kRounds,
+                 int bursts = kBursts) {
     const LimitCode code = limit_code(loop, target);
     if (code.work == 0) return 0;
     double seconds = 1e9;
-    for (int burst = 0; burst < kBursts; ++burst)
-        seconds = std::min(seconds, seconds_together(threads, [&](int) { code.run(kRounds); }));
-    return code.work * kRounds * threads / seconds;
-}
-
-// Of that many rounds in a row.
-double steady_rate(LimitLoop loop, int threads, const std::string& target) {
-    const LimitCode code = limit_code(loop, target);
-    if (code.work == 0) return 0;
-    return code.work * kSteadyRounds * threads /
-           seconds_together(threads, [&](int) { code.run(kSteadyRounds); });
+    for (int burst = 0; burst < bursts; ++burst)
+        seconds = std::min(seconds, seconds_together(threads, [&](int) { code.run(rounds); }));
+    return code.work * double(rounds) * threads / seconds;
 }
 
 }  // namespace
@@ -178,7 +171,7 @@ Limits sample_limits(int threads, const Wanted& wanted) {
     Limits sample;
     sample.read_bytes_per_s = read_bytes_per_s(threads, wanted.read);
     sample.fma_flops_per_s = rate(LimitLoop::fma);
-    sample.fma_steady_flops_per_s = steady_rate(LimitLoop::fma, threads, wanted.target);
+    sample.fma_steady_flops_per_s = loop_rate(LimitLoop::fma, threads, wanted.target, kSteadyRounds, 1);
     sample.cycles_per_s = loop_rate(LimitLoop::cycles, 1, wanted.target);
     if (wanted.copy) sample.copy_bytes_per_s = copy_bytes_per_s(threads);
     if (wanted.dots) sample.dot16_flops_per_s = rate(LimitLoop::dot16);

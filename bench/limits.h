@@ -15,8 +15,8 @@ struct Limits {
     double pages_bytes_per_s = 0;  // loads alone of a workload's cache, in the order in which decode reads it
     double copy_bytes_per_s = 0;   // memcpy, bytes copied: from a cache to memory that no cache holds
     double fma_flops_per_s = 0;    // float32; 0 where the machine has no FMA
-    // The same all through 10 ms, as long as a workload runs, with whatever interrupts it: its best bursts,
-    // of which fma_flops_per_s is, are out of reach for whatever takes longer.
+    // The same all through some 10 ms, as long as a workload runs, with whatever interrupts it: bursts, the
+    // best of which is fma_flops_per_s, are out of reach for what takes longer.
     double fma_steady_flops_per_s = 0;
     double dot16_flops_per_s = 0;  // products of 16-bit integers added up: what two digits of 8 bits cost
     double dot8_flops_per_s = 0;   // products of 8-bit integers added up

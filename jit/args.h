@@ -220,7 +220,7 @@ using SeenKeys = std::array<int64_t, kMaxPanelVecs>;
 // which this one's may exceed by kHeadroom. Pairs of bfloat16 numbers have no room for what is larger than 1
 // (jit/bfloat_exp2.h): theirs are relative to what lies kHeadroom above, until that has to be raised.
 constexpr float kHeadroom = 8;
-// Of pairs: tops of a larger magnitude leave too few bits.
+// Of pairs: 512 times this float32 still has whole numbers, so that words are off by half of one at most.
 constexpr float kLargestPairTop = 1 << 15;
 
 struct RelativeTops {

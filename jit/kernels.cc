@@ -233,9 +233,10 @@ Status make_tile_qk_softmax(CodeCache& cache, const RowKey& keys, const RowKey& 
     const Products probabilities = probabilities_for(values);
     if (keys.words() || keys.query_bytes() > 0 || values.words() || values.bytes()) return {};
     const TileKey key = tile_key(keys, vecs);
-    if (scores.alibi || scores.soft_cap || !has_tile_qk_softmax(key)) return {};
+    if (scores.alibi || scores.soft_cap || scores.bias || !has_tile_qk_softmax(key)) return {};
+    const bool pairs = probabilities == Products::bfloats;
     return make(
-        cache, tile_name("tile_qk_softmax", key) + (probabilities == Products::bfloats ? "_pairs" : ""),
+        cache, tile_name(pairs ? "tile_qk_softmax_pairs" : "tile_qk_softmax", key),
         [&](auto* code) { return generate_tile_qk_softmax(key, probabilities, code); }, kernel);
 }
 

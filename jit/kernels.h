@@ -111,7 +111,6 @@ struct ReadKernels {  // cache rows -> rows of another type; `rows` and `scales`
 Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type type, ReadKernels* kernels);
 
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel);
-
 // dim: floats, a multiple of the target's lanes.
 Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel);
 

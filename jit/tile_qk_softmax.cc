@@ -12,8 +12,8 @@
 namespace quire::jit {
 namespace {
 
-// QK, and between the products of n keys the exponentials of the n keys before, by pipes for sums and
-// permutations that have nothing else to do then: their own products are what is left of softmax's time.
+// QK, and between the products of n keys the exponentials of the n keys before, mostly by pipes that products
+// leave idle.
 //
 // top[w], rescale[w]; total[w] = 0                                             emit_tops
 // for key in 0..count step n, k in the n keys before:
@@ -35,7 +35,6 @@ public:
         mov(row_, scores_);
         if (of_pairs()) begin_pairs();
         emit_tile();
-        if (of_pairs()) exp2_.reset();
         ahead_.end(args() + offsetof(TileQkArgs, ahead));
         emit_state(fails);
         mov(rax, 0);

@@ -165,6 +165,12 @@ KERNELS = (
         tile_pv_d32_stride16_w1_a32_bfloats
         tile_query_d32_int8_gr8_f16_bfloats""",
     ),
+    (("avx512_vnni_bf16",), "--cache f32", "tile_qk_softmax_d16_stride16_w2_a32"),
+    (
+        ("avx512_vnni_bf16",),
+        "--cache bf16 --precision medium --head-dim 32",
+        "tile_qk_softmax_pairs_d32_stride16_w2_a32_bfloats",
+    ),
     (
         ("avx512_vnni_bf16_amx",),
         "--cache int8 --precision medium --head-dim 40 --group 8",

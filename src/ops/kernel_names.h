@@ -29,7 +29,9 @@ public:
         add(k.values);
     }
     void add(const jit::TileKernels& k) {
+        static_assert(sizeof k == 6 * sizeof k.qk, "one is not named here");
         add(k.qk);
+        add(k.qk_softmax);
         add(k.softmax);
         add(k.softmax_masked);
         add(k.weights);
