@@ -74,7 +74,7 @@ public:
     }
 
 private:
-    static constexpr int kLine = 64, kAhead = kBlock / 2;  // tokens
+    static constexpr int kLine = 64, kAhead = kBlock / 4;  // tokens
 
     void begin(int blocks) {
         if (blocks != 0) e_.add(list_, blocks * 8 * kBlockTokens);
