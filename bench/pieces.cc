@@ -12,8 +12,11 @@ namespace {
 
 constexpr size_t kLine = 64;
 constexpr int64_t kBlockKeys = 128;
-// Lines asked for before one is loaded. On Zen 5 16 and 32 read slower, up to 4096 as fast.
-constexpr size_t kAhead = 64;
+// Lines asked for before one is loaded, and that into the second level: on Zen 4 64 lines into the first read
+// at little more than half the speed, on Zen 5 64 to 4096 into either are the same. (Inlined always: GCC
+// drops calls of a function that only prefetches.)
+constexpr size_t kAhead = 256;
+[[gnu::always_inline]] inline void ask_for(const char* line) { __builtin_prefetch(line, 0, 2); }
 
 // Keys that a head, or as many heads as are together, has before the next: where a page holds all heads as
 // many as a work item of decode, where a row does a block.
@@ -63,10 +66,10 @@ private:
 uint64_t load_all(const Piece* begin, const Piece* end) {
     Lines asked(begin, end), loaded(begin, end);
     for (size_t i = 0; i < kAhead; ++i)
-        if (const char* line = asked.next()) __builtin_prefetch(line);
+        if (const char* line = asked.next()) ask_for(line);
     uint64_t sum = 0;
     while (const char* line = loaded.next()) {
-        if (const char* ahead = asked.next()) __builtin_prefetch(ahead);
+        if (const char* ahead = asked.next()) ask_for(ahead);
         sum += uint8_t(*line);
     }
     return sum;
