@@ -169,22 +169,25 @@ TEST(Explain, SaysWhyEachFasterTargetDeclined) {
 // Whatever the lengths are: less than 2 MiB, which stay in the caches.
 TEST(Explain, QuickThreadMemory) {
     if (value_of(explain(AttentionCall(), inline_context()), "attention tiles").empty()) GTEST_SKIP();
+    const quire_format formats[] = {{QUIRE_INT8, 8, QUIRE_F16}, {QUIRE_INT4, 8, QUIRE_F16}, {QUIRE_BF16, 0, QUIRE_NONE}};
     for (const int head_dim : {16, 64, 80, 96, 128, 256, 576, 1024})
-        for (const quire_precision precision : {QUIRE_PRECISION_HIGHEST, QUIRE_PRECISION_HIGH}) {
-            quire_attention_desc desc;
-            quire_attention_desc_init(&desc);
-            desc.num_heads = desc.num_kv_heads = 2;
-            desc.head_dim = head_dim;
-            desc.key_format = desc.value_format = quire_format{QUIRE_INT8, 8, QUIRE_F16};
-            desc.precision = precision;
-            quire_plan* plan = nullptr;
-            ASSERT_EQ(quire_attention_plan(inline_context(), &desc, &plan), QUIRE_OK);
-            const std::string tiles = value_of(quire_plan_explain(plan), "attention tiles");
-            quire_plan_destroy(plan);
-            const int kib = std::stoi(tiles.substr(tiles.rfind(", ") + 2));
-            EXPECT_GT(kib, 64) << head_dim;
-            EXPECT_LT(kib, 2048) << head_dim;
-        }
+        for (const quire_format& format : formats)
+            for (const quire_precision precision :
+                 {QUIRE_PRECISION_HIGHEST, QUIRE_PRECISION_HIGH, QUIRE_PRECISION_MEDIUM}) {
+                quire_attention_desc desc;
+                quire_attention_desc_init(&desc);
+                desc.num_heads = desc.num_kv_heads = 2;
+                desc.head_dim = head_dim;
+                desc.key_format = desc.value_format = format;
+                desc.precision = precision;
+                quire_plan* plan = nullptr;
+                ASSERT_EQ(quire_attention_plan(inline_context(), &desc, &plan), QUIRE_OK);
+                const std::string tiles = value_of(quire_plan_explain(plan), "attention tiles");
+                quire_plan_destroy(plan);
+                const int kib = std::stoi(tiles.substr(tiles.rfind(", ") + 2));
+                EXPECT_GT(kib, 64) << head_dim << ' ' << format.type << ' ' << precision;
+                EXPECT_LT(kib, 2048) << head_dim << ' ' << format.type << ' ' << precision;
+            }
 }
 
 TEST(Explain, SaysThatALowerPrecisionRunsAsHighest) {
