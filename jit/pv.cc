@@ -66,8 +66,8 @@ private:
         }
     }
 
-    // Sixteen lines of floats at once are dropped, or waited for.
-    bool asks_within() const override { return true; }
+    // Sixteen lines of a turn at once, and more, are dropped or waited for; up to eight are not.
+    bool asks_within() const override { return key_.row_bytes() * kUnroll > 8 * int(kLineBytes); }
 
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int key = 0; key < kUnroll; ++key) emit_key(acc, pass, key);
@@ -83,7 +83,7 @@ private:
         });
         for (int r = 0; r < pass.rows; ++r) {
             const RegExp weights = weights_ + ((pass.row + r) * kBlock + key) * key_bytes();
-            emit_asks(pass, key * pass.rows + r, kUnroll * pass.rows);
+            if (asks_within()) emit_asks(pass, key * pass.rows + r, kUnroll * pass.rows);
             Temp p(*this, "p");
             for (int w = 0; w < pass.width; ++w) {
                 if (w == 0 || group_of(pass.vec + w) != group_of(pass.vec + w - 1))

@@ -169,7 +169,8 @@ TEST(Explain, SaysWhyEachFasterTargetDeclined) {
 // Whatever the lengths are: less than 2 MiB, which stay in the caches.
 TEST(Explain, QuickThreadMemory) {
     if (value_of(explain(AttentionCall(), inline_context()), "attention tiles").empty()) GTEST_SKIP();
-    const quire_format formats[] = {{QUIRE_INT8, 8, QUIRE_F16}, {QUIRE_INT4, 8, QUIRE_F16}, {QUIRE_BF16, 0, QUIRE_NONE}};
+    const quire_format formats[] = {
+        {QUIRE_INT8, 8, QUIRE_F16}, {QUIRE_INT4, 8, QUIRE_F16}, {QUIRE_BF16, 0, QUIRE_NONE}};
     for (const int head_dim : {16, 64, 80, 96, 128, 256, 576, 1024})
         for (const quire_format& format : formats)
             for (const quire_precision precision :
