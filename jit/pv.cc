@@ -66,7 +66,7 @@ private:
         }
     }
 
-    // Sixteen lines of a turn at once, and more, are dropped or waited for; up to eight are not.
+    // Where a turn has more than eight lines: twelve and more at once are dropped, or waited for.
     bool asks_within() const override { return key_.row_bytes() * kUnroll > 8 * int(kLineBytes); }
 
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
