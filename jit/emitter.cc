@@ -1,5 +1,6 @@
 #include "jit/emitter.h"
 
+#include <algorithm>
 #include <iterator>
 #include <stdexcept>
 
@@ -31,15 +32,17 @@ Vec Emitter::of_kind(int index) const {
 }
 
 Vec Emitter::vec(const std::string& name) {
-    for (size_t i = 0; i < vec_names_.size(); ++i) {
-        if (!vec_names_[i].empty()) continue;
-        vec_names_[i] = name;
-        CollectNotes::add(getSize(), Note::vector_register, int(i), name);
-        return of_kind(int(i));
-    }
+    for (size_t i = 0; i < vec_names_.size(); ++i)
+        if (vec_names_[i].empty()) return take(of_kind(int(i)), name);
     std::string live;
     for (const std::string& other : vec_names_) live += " " + other;
     throw std::runtime_error("no vector register for " + name + "; live:" + live);
+}
+
+Vec Emitter::take(const Vec& r, const std::string& name) {
+    vec_names_[size_t(r.getIdx())] = name;
+    CollectNotes::add(getSize(), Note::vector_register, r.getIdx(), name);
+    return r;
 }
 
 std::vector<Vec> Emitter::vecs(const std::string& name, int count) {
@@ -68,6 +71,37 @@ void Emitter::free(const std::vector<Vec>& list) {
 void Emitter::free(const Gpr& r) {
     gpr_names_[size_t(r.getIdx())].clear();
     CollectNotes::add(getSize(), Note::general_register, r.getIdx(), "");
+}
+
+int Emitter::free_vecs() const { return int(std::count(vec_names_.begin(), vec_names_.end(), "")); }
+
+void Emitter::move(std::vector<Vec>* v, const std::vector<Vec>& to) {
+    const auto holds = [&](const Vec& r) {
+        return std::any_of(v->begin(), v->end(), [&](const Vec& x) { return x.getIdx() == r.getIdx(); });
+    };
+    const auto move_one = [&](size_t i, const Vec& r) {
+        Vec& x = (*v)[i];
+        take(r, vec_names_[size_t(x.getIdx())]);
+        vmovaps(r, x);
+        free(x);
+        x = r;
+    };
+    for (;;) {
+        size_t left = v->size(), next = v->size();
+        for (size_t i = 0; i < v->size(); ++i) {
+            if ((*v)[i].getIdx() == to[i].getIdx()) continue;
+            left = i;
+            if (!holds(to[i])) next = i;
+        }
+        if (left == v->size()) return;
+        if (next < v->size()) {
+            move_one(next, to[next]);
+        } else {  // a circle
+            const Vec beside = vec("beside");
+            free(beside);
+            move_one(left, beside);
+        }
+    }
 }
 
 void Emitter::stage(const std::string& text) { CollectNotes::add(getSize(), Note::stage, 0, text); }

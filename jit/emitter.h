@@ -57,6 +57,9 @@ public:
     void free(const Vec& v);
     void free(const std::vector<Vec>& list);
     void free(const Gpr& r);
+    int free_vecs() const;
+    // Moves what is in v to the registers `to`, of which those that v has not are free. It costs no pipe.
+    void move(std::vector<Vec>* v, const std::vector<Vec>& to);
     // Allocated by begin(), freed by end().
     Gpr args() const { return rdi; }
 
@@ -307,6 +310,9 @@ public:
     // v[0] (low lanes): the sums of lane i of each 128 bits of v[0], and behind these four those of v[1]: two
     // vectors of 512 bits, or what add_halves made of them, or one of 256. Clobbers v[1].
     void add_quarters(const std::vector<Vec>& v);
+    // The same of two lists, of vectors of 512 bits: those of b in the upper half of a[0]. Clobbers the others. A
+    // blend takes any pipe, a shuffle that of a product on Zen 4. Behind hold_upper_half().
+    void add_quarters(const std::vector<Vec>& a, const std::vector<Vec>& b);
     // Of 512 bits: a = {its halves added, those of b added}.
     void add_halves(const Vec& a, const Vec& b);
     // The sums of v[0..3] in the low four lanes of v[0], of v[4..7] in those of v[4]; clobbers its sources.
@@ -336,6 +342,7 @@ private:
     void split_nibbles(const Vec& low, const Vec& high, int zero);
     Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values
     Vec of_kind(int index) const;
+    Vec take(const Vec& r, const std::string& name);
 
     std::vector<std::string> vec_names_, gpr_names_;
     std::map<std::vector<uint32_t>, Label> pool_;

@@ -311,6 +311,21 @@ void Emitter::add_quarters(const std::vector<Vec>& v) {
     vshuff64x2(a, a, a, 0x08);
 }
 
+void Emitter::add_quarters(const std::vector<Vec>& a, const std::vector<Vec>& b) {
+    Temp moved(*this, "sum.moved");
+    const Xbyak::Zmm first(a[0].getIdx()), second(b[0].getIdx()), m((*moved).getIdx());
+    for (const std::vector<Vec>* v : {&a, &b}) {
+        if (v->size() == 1) continue;
+        const Xbyak::Zmm to((*v)[0].getIdx()), other((*v)[1].getIdx());
+        vshuff64x2(m, to, other, 0x4e);
+        vblendmps(to | kUpperHalf, to, other);
+        vaddps(to, to, m);
+    }
+    vshuff64x2(m, first, second, 0xdd);
+    vshuff64x2(first, first, second, 0x88);
+    vaddps(first, first, m);
+}
+
 void Emitter::add_halves(const Vec& a, const Vec& b) {
     Temp moved(*this, "sum.moved");
     const Xbyak::Zmm to(a.getIdx()), other(b.getIdx()), m((*moved).getIdx());

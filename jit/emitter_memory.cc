@@ -103,8 +103,7 @@ void Emitter::hold_lanes(const std::vector<int>& index, int spare) {
 }
 
 void Emitter::hold(const std::vector<uint32_t>& words, int spare) {
-    const auto free = std::count(vec_names_.begin(), vec_names_.end(), "");
-    if (free <= spare || held_.count(words)) return;
+    if (free_vecs() <= spare || held_.count(words)) return;
     held_[words] = vec("held");
     vmovups(held_[words], constant(words));
 }

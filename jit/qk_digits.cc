@@ -55,7 +55,8 @@ private:
             std::vector<Vec> k;
             for (size_t i = 0; i < codes_[size_t(f)].size(); ++i)
                 if (is_first_part(i)) k.push_back(codes_[size_t(f)][i]);
-            load_four(k, ahead_, 0, f);
+            for (int t = 0; t < 4; ++t) loader_->load_packed(k[size_t(t)], 0, ahead_.in_turn(4 * f + t, row_));
+            transpose_dwords(k);
         }
     }
 

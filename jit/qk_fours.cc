@@ -47,10 +47,24 @@ private:
         int row, rows;
     };
 
+    // The next chunk's keys, or the next turn's, are loaded between the products of this one's. Where there are
+    // several passes, each begins with its own.
+    bool loads_ahead() const {
+        constexpr int kOfScales = 3;  // registers that keeping scales takes more than a run of products
+        return fours_ > 1 && rows_a_pass() == key_.rows &&
+               (!keeps_scales() || spare(key_.rows) >= kOfScales);
+    }
+
     void emit_begin() override {
+        if (fours_ > 1) hold_upper_half();
         if (form_.digits == 3) vmovups(base_ = vec("digit's base"), splat(256));
         if (form_.joins_runs) vmovups(base_ = vec("second sums' start"), splat_bits(kSpanZero));
         loader_->hold(spare(rows_a_pass()));
+        if (!loads_ahead()) return;
+        ahead_rows_.follow(rows_);
+        begin_keys(&ahead_rows_, 0);
+        steps_.finish();
+        for (const std::vector<Vec>& four : next_) first_.insert(first_.end(), four.begin(), four.end());
     }
 
     int spare(int rows) const {
@@ -69,7 +83,7 @@ private:
     }
 
     void emit_turn() override {
-        rows_.turn(row_);
+        if (!loads_ahead()) rows_.turn(row_);
         if (turns_scales()) emit_scales();
         for (int row = 0; row < key_.rows; row += rows_a_pass()) {
             const Pass pass = {row, std::min(rows_a_pass(), key_.rows - row)};
@@ -81,11 +95,35 @@ private:
                 if (chunk > 0 && form_.is_half(chunk)) join_halves(&acc);
                 emit_chunk(acc, chunk, pass);
             }
-            for (int r = 0; r < pass.rows; ++r) {
-                emit_sums(acc[size_t(r)], pass.row + r);
-                free(acc[size_t(r)]);
-            }
+            if (loads_ahead()) end_keys();
+            emit_scores(acc, pass.row);
         }
+    }
+
+    // Of a chunk, in steps.
+    void begin_keys(RowList* rows, int chunk) {
+        rows->turn(row_);
+        next_.assign(size_t(sets(chunk)), {});
+        for (int f = 0; f < sets(chunk); ++f) add_four(&steps_, &next_[size_t(f)], rows, chunk, f);
+    }
+    // A turn ends with keys where it begins with them.
+    void end_keys() {
+        steps_.finish();
+        std::vector<Vec> all;
+        for (const std::vector<Vec>& four : next_) all.insert(all.end(), four.begin(), four.end());
+        move(&all, first_);
+        for (size_t i = 0; i < all.size(); ++i) next_[i / 4][i % 4] = all[i];
+    }
+    Fours take_keys(int chunk) {
+        if (!loads_ahead()) begin_keys(&rows_, chunk);
+        steps_.finish();
+        const Fours k = next_;
+        if (!loads_ahead()) return k;
+        const bool last = chunk + 1 == form_.chunks;
+        if (last) ahead_rows_.follow(rows_, keys_, count_);
+        begin_keys(&ahead_rows_, last ? 0 : chunk + 1);
+        occasion_ = 0;
+        return k;
     }
 
     // As the sums of a half chunk are.
@@ -101,18 +139,27 @@ private:
         stage("chunk " + std::to_string(chunk) + ", rows from " + std::to_string(pass.row));
         if (pass.row == 0 && !paces()) emit_prefetches(chunk, form_.chunks);
         if (pass.row == 0 && keeps_scales()) keep_scales(chunk);  // while registers are free
-        Fours k;
-        for (int f = 0; f < sets(chunk); ++f) {
-            k.push_back(vecs("k", 4));
-            load_four(k.back(), rows_, chunk, f);
-        }
+        const Fours k = take_keys(chunk);
         if (form_.runs_share_scale)
             emit_runs(acc, k, chunk, pass);
         else if (form_.joins_runs)
             emit_run(acc, k, {chunk, 0}, pass);
         else
             for (int first = 0; first < 4; first += form_.run) emit_run(acc, k, {chunk, first}, pass);
+        if (loads_ahead()) return;  // freed, one by one
         for (const std::vector<Vec>& four : k) free(four);
+    }
+
+    // What the dots of codes i are followed by.
+    void follow_dots(const Fours& codes, int i, int digit, int row) {
+        if (!loads_ahead()) return;
+        if (row + 1 == key_.rows && digit + 1 == form_.digits)
+            for (const std::vector<Vec>& of_four : codes) {
+                free(of_four[size_t(i)]);
+                if (runs_left_ && i % form_.parts > 0) ++of_next_run_;
+            }
+        constexpr int kOfRow = 1;  // free registers that the rest of a row takes
+        steps_.on_occasion(occasion_++, key_.rows * 4 * form_.parts * form_.digits, kOfRow + of_next_run_);
     }
 
     // In the first pass, before row r of it, of what is asked for with run `part` of `parts` of the chunk.
@@ -127,6 +174,8 @@ private:
         Fours codes;  // [F][j of the run, parts]
         const std::vector<Vec> scales = vecs("scale", sets(run.chunk));
         std::vector<Vec> second;
+        runs_left_ = !form_.joins_runs && run.first + form_.run < 4;
+        of_next_run_ = 0;
         for (int f = 0; f < sets(run.chunk); ++f) {
             load_scales(scales[size_t(f)], f, run);
             codes.emplace_back();
@@ -146,7 +195,7 @@ private:
             else
                 emit_row(acc[size_t(r)], codes, scales, run, pass.row + r);
         }
-        free(second);
+        if (!loads_ahead()) free(second);
         free(scales);
     }
 
@@ -168,8 +217,10 @@ private:
     void emit_run_of_bytes(const std::vector<Vec>& total, const Fours& k, const Run& run, int row) {
         const std::vector<Vec> sums = vecs("sum", sets(run.chunk));
         load_starts(sums, sum_of(run, row));
-        for (int j = run.first; j < run.first + form_.run; ++j)
+        for (int j = run.first; j < run.first + form_.run; ++j) {
             emit_dots(sums, k, j, vector_of({run.chunk, 0}, row), 0);
+            follow_dots(k, j, 0, row);
+        }
         Temp factor(*this, "factor");
         vmovups(factor, ptr[factors_ + sum_of(run, row) * vec_bytes()]);
         for (size_t f = 0; f < sums.size(); ++f) {
@@ -186,15 +237,22 @@ private:
         const std::vector<Vec> low = vecs("sum", F), high = vecs("high", form_.digits > 1 ? F : 0);
         if (form_.digits == 3) {
             load_starts(high, sum * 2);
-            for (int i = 0; i < form_.run * form_.parts; ++i) emit_dots(high, codes, i, vector, 0);
+            for (int i = 0; i < form_.run * form_.parts; ++i) {
+                emit_dots(high, codes, i, vector, 0);
+                follow_dots(codes, i, 0, row);
+            }
             for (const Vec& v : high) vpslld(v, v, 8);
         } else {
             for (const Vec& v : high) zero(v);
         }
         load_starts(low, (sum + 1) * form_.chains() - 1);
         for (int i = 0; i < form_.run * form_.parts; ++i) {
-            if (form_.digits > 1) emit_dots(high, codes, i, vector, form_.digits - 2);
+            if (form_.digits > 1) {
+                emit_dots(high, codes, i, vector, form_.digits - 2);
+                follow_dots(codes, i, form_.digits - 2, row);
+            }
             emit_dots(low, codes, i, vector, form_.digits - 1);
+            follow_dots(codes, i, form_.digits - 1, row);
         }
         emit_numbers(low, high);
         if (form_.digits == 1) {
@@ -218,6 +276,7 @@ private:
                 if (i == form_.parts)
                     for (const Vec& v : sums) raise_words(v, base_);
                 emit_dots(sums, codes, 2 * pair * form_.parts + i, vector, 0);
+                follow_dots(codes, 2 * pair * form_.parts + i, 0, row);
             }
             Temp factor(*this, "factors");
             vmovups(factor, ptr[factors_at(row, 2 * chunk + pair)]);
@@ -244,6 +303,9 @@ private:
                 const RegExp factors = factors_at(row, 4 * run.chunk + run.first + j);
                 vpmaddwd(words, words, ptr[factors]);
                 vpaddd(sums[f], sums[f], words);
+                if (f + 1 < sums.size()) continue;
+                for (int part = 0; part < form_.parts; ++part)
+                    follow_dots(codes, j * form_.parts + part, 0, row);
             }
         for (size_t f = 0; f < sums.size(); ++f) {
             vcvtdq2ps(sums[f], sums[f]);
@@ -271,13 +333,42 @@ private:
         }
     }
 
-    void emit_sums(const std::vector<Vec>& acc, int row) {
-        add_quarters(acc);
-        if (form_.digits > 1) multiply_by_scalar(acc[0], factors_ + row * 4);
-        if (form_.has_unit()) multiply_by_scalar(acc[0], factors_at(row, form_.words()));
-        fours_ == 1 ? store_quarter(scores_at(row), acc[0]) : store_half(scores_at(row), acc[0], 0);
+    bool has_factor() const { return form_.digits > 1 || form_.has_unit(); }
+    RegExp factor_of(int row) const {
+        return form_.digits > 1 ? factors_ + row * 4 : factors_at(row, form_.words());
     }
 
+    void emit_scores(const Fours& acc, int first) {
+        const int rows = int(acc.size()), at_once = fours_ > 1 ? 2 : 1;
+        for (int r = 0; r < rows; r += at_once) {
+            const int row = first + r;
+            r + 1 < rows && at_once > 1 ? emit_two(acc[size_t(r)], acc[size_t(r + 1)], row)
+                                        : emit_one(acc[size_t(r)], row);
+        }
+        for (const std::vector<Vec>& of_row : acc) free(of_row);
+    }
+    void emit_one(const std::vector<Vec>& acc, int row) {
+        add_quarters(acc);
+        if (has_factor()) multiply_by_scalar(acc[0], factor_of(row));
+        fours_ == 1 ? store_quarter(scores_at(row), acc[0]) : store_half(scores_at(row), acc[0], 0);
+    }
+    void emit_two(const std::vector<Vec>& acc, const std::vector<Vec>& next, int row) {
+        add_quarters(acc, next);
+        if (has_factor()) {
+            Temp factors(*this, "factors");
+            broadcast_halves(factors, factor_of(row), factor_of(row + 1), false);
+            vmulps(acc[0], acc[0], factors);
+        }
+        for (int half : {0, 1}) store_half(scores_at(row + half), acc[0], half);
+    }
+
+    Fours next_;              // keys that are on their way
+    std::vector<Vec> first_;  // the registers of the first chunk's
+    Steps steps_{*this};
+    int occasion_ = 0;
+    bool runs_left_ = false;
+    int of_next_run_ = 0;  // registers that are free, and that the next run's second parts take
+    RowList ahead_rows_{*this, key_, key_.row_bytes(), "rows ahead"};
     Vec base_;
 };
 

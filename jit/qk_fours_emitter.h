@@ -1,6 +1,7 @@
 // What kernels of keys in fours (jit/qk_fours.h) have in common: turns over the keys of a block, and how
 // keys, scales and what sums start with get into registers.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "jit/emitter.h"
 #include "jit/prefetch.h"
 #include "jit/qk_fours.h"
+#include "jit/steps.h"
 
 namespace quire::jit {
 
@@ -72,16 +74,42 @@ protected:
     int sets(int chunk) const { return form_.is_half(chunk) ? 1 : fours_; }
 
     // k[j] = dword j of each 128 bits of four rows' chunks, the keys side by side; of eight rows' half
-    // chunks.
-    void load_four(const std::vector<Vec>& k, const RowList& rows, int chunk, int four) {
-        for (int t = 0; t < 4; ++t) {
-            const RegExp row = rows.in_turn(4 * four + t, row_);
-            if (form_.is_half(chunk))
-                loader_->load_packed(k[size_t(t)], row, rows.in_turn(4 + t, rax));
-            else
-                loader_->load_packed(k[size_t(t)], chunk, row);
+    // chunks. Takes five registers, of which it leaves those of k.
+    void add_four(Steps* steps, std::vector<Vec>* k, const RowList* rows, int chunk, int four) {
+        struct Two {
+            Vec low, high;
+        };
+        const auto of_two = std::make_shared<std::array<Two, 2>>();
+        for (int i : {0, 1}) {
+            const auto load = [=](bool second) {
+                Two& two = (*of_two)[size_t(i)];
+                load_row(second ? two.high : two.low, *rows, chunk, 4 * four + 2 * i + second);
+            };
+            for (bool second : {false, true}) steps->add([=] { load(second); });
+            steps->add([=] {
+                const auto [first, second] = (*of_two)[size_t(i)];
+                const Vec low = vec("low");
+                vpunpckldq(low, first, second);
+                vpunpckhdq(second, first, second);
+                free(first);
+                (*of_two)[size_t(i)] = {low, second};
+            });
         }
-        transpose_dwords(k);
+        for (Vec Two::* half : {&Two::low, &Two::high})
+            steps->add([=] {
+                const Vec &a = (*of_two)[0].*half, &b = (*of_two)[1].*half;
+                k->push_back(vec("k"));
+                vpunpcklqdq(k->back(), a, b);
+                vpunpckhqdq(b, a, b);
+                k->push_back(b);
+                free(a);
+            });
+    }
+    void load_row(Vec& v, const RowList& rows, int chunk, int i) {
+        v = vec("row");
+        const RegExp row = rows.in_turn(i, row_);
+        if (!form_.is_half(chunk)) return loader_->load_packed(v, chunk, row);
+        loader_->load_packed(v, row, rows.in_turn(i + 4, rax));
     }
 
     // numbers[group][t] = the scale of key t, so that loads need no permutation of two cycles (Zen 3).
