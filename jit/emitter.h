@@ -146,8 +146,8 @@ public:
     // each.
     void load_nibbles(const Vec& v, const RegExp& at, bool high);
     void load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers);
-    // 2 * lanes() bytes of each of four rows: lane i of `first` has byte i of all, `last` the others. With
-    // permutations of bytes, as the next ones.
+    // 2 * lanes() bytes of each of four rows: a lane of `first` has one of the bytes 0 to 7 and 16 to 23 of
+    // all four, `last` the others. With permutations of bytes, as the next ones.
     using RowAt = std::function<RegExp(int row)>;  // asked for when it is read
     void load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at);
     // The same of nibbles, as unsigned numbers (+ 8): those of lanes() bytes, `even` the low ones.
@@ -283,7 +283,7 @@ public:
     void load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, int run);
     // {e0 o0 e1 ..} in both -> {e0 e1 ..}, {o0 o1 ..}, of runs of `run` lanes (2, 4 .. lanes()).
     void separate(const Vec& even, const Vec& odd, int run);
-    // {e0 e1 ..}, {o0 o1 ..} -> {e0 o0 e1 ..} in both, of runs of `run` lanes (1; 4 for zmm).
+    // {e0 e1 ..}, {o0 o1 ..} -> {e0 o0 e1 ..} in both, of runs of `run` lanes (1; 4 and 8 for zmm).
     void interleave(const Vec& even, const Vec& odd, int run = 1);
 
     // ---- bfloat16, two a lane, on targets that have its dot products: rounded to nearest even, and numbers
@@ -330,7 +330,7 @@ private:
     void hold(const std::vector<uint32_t>& words, int spare);
     // lanes() bytes of each of four rows, four a lane.
     void load_quarters_of_four(const Vec& all, const RowAt& row_at);
-    void permute_bytes(const Vec& d, const std::vector<uint32_t>& index, const Vec& a, const Vec& b);
+    void permute_bytes(const std::vector<Vec>& list, const std::vector<uint32_t>& index);
     void fold_step(Fold op, const Xbyak::Xmm& v, const Xbyak::Xmm& moved);
     void add_halves(const Vec& v);
     void permute_both(const Vec& a, const Vec& b, const std::vector<uint32_t>& first,

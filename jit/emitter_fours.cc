@@ -18,34 +18,41 @@ std::vector<uint32_t> bytes_of_four(int lanes, int first, int row) {
     return index;
 }
 
+// Lane i: word i, and the one that is half a vector behind it.
+std::vector<uint32_t> words_of_halves(int lanes) {
+    std::vector<uint32_t> index;
+    for (int i = 0; i < lanes; ++i) {
+        const uint32_t low = uint32_t(2 * i), high = low + 2 * uint32_t(lanes);
+        index.push_back(low | (low + 1) << 8 | high << 16 | (high + 1) << 24);
+    }
+    return index;
+}
+
 }  // namespace
 
-void Emitter::hold_bytes_of_four(int spare) {
-    for (const int first : {0, lanes()}) hold(bytes_of_four(lanes(), first, 2 * lanes()), spare);
-}
+void Emitter::hold_bytes_of_four(int spare) { hold(words_of_halves(lanes()), spare); }
 void Emitter::hold_quarters_of_four(int spare) { hold(bytes_of_four(lanes(), 0, lanes()), spare); }
 
+// Permutations of two vectors in place of unpacking take the place of a product each on Zen 4.
 void Emitter::load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at) {
-    Temp high(*this, "last two");
-    const Vec& low = last;
-    for (const Vec* v : {&low, &*high}) {
-        const int row = v == &low ? 0 : 2;
+    Temp odd(*this, "odd rows");
+    const Vec& even = last;
+    for (const Vec* v : {&even, &*odd}) {
+        const int row = v == &even ? 0 : 1;
         vmovdqu8(y(*v), ptr[row_at(row)]);
-        vinserti64x4(z(*v), z(*v), ptr[row_at(row + 1)], 1);
+        vinserti64x4(z(*v), z(*v), ptr[row_at(row + 2)], 1);
     }
-    permute_bytes(first, bytes_of_four(lanes(), 0, 2 * lanes()), low, high);
-    permute_bytes(last, bytes_of_four(lanes(), lanes(), 2 * lanes()), low, high);
+    vpunpcklbw(first, even, odd);
+    vpunpckhbw(last, even, odd);
+    permute_bytes({first, last}, words_of_halves(lanes()));
 }
 
-void Emitter::permute_bytes(const Vec& d, const std::vector<uint32_t>& index, const Vec& a, const Vec& b) {
-    if (const auto held = held_.find(index); held != held_.end()) {
-        if (d.getIdx() != a.getIdx()) vmovaps(d, a);
-        return vpermt2b(d, held->second, b);
-    }
-    Temp order(*this, "order");
-    vmovdqu8(order, constant(index));
-    vpermi2b(order, a, b);
-    vmovaps(d, order);
+void Emitter::permute_bytes(const std::vector<Vec>& list, const std::vector<uint32_t>& index) {
+    const auto held = held_.find(index);
+    const Vec order = held != held_.end() ? held->second : vec("order");
+    if (held == held_.end()) vmovdqu8(order, constant(index));
+    for (const Vec& v : list) vpermb(v, order, v);
+    if (held == held_.end()) free(order);
 }
 
 void Emitter::load_quarters_of_four(const Vec& all, const RowAt& row_at) {
@@ -55,10 +62,7 @@ void Emitter::load_quarters_of_four(const Vec& all, const RowAt& row_at) {
     vmovdqu8(x(high), ptr[row_at(2)]);
     vinserti32x4(y(high), y(high), ptr[row_at(3)], 1);
     vinserti64x4(z(all), z(all), y(high), 1);
-    const std::vector<uint32_t> index = bytes_of_four(lanes(), 0, lanes());
-    if (const auto held = held_.find(index); held != held_.end()) return vpermb(all, held->second, all);
-    vmovdqu8(high, constant(index));
-    vpermb(all, high, all);
+    permute_bytes({all}, bytes_of_four(lanes(), 0, lanes()));
 }
 
 void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at) {

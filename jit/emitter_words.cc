@@ -257,6 +257,13 @@ void Emitter::separate(const Vec& even, const Vec& odd, int run) {
 }
 
 void Emitter::interleave(const Vec& even, const Vec& odd, int run) {
+    if (run == 8) {
+        const Xbyak::Zmm e(even.getIdx()), o(odd.getIdx());
+        Temp upper(*this, "upper halves");
+        vshuff64x2(Xbyak::Zmm((*upper).getIdx()), e, o, 0xee);
+        vshuff64x2(e, e, o, 0x44);
+        return vmovaps(odd, upper);
+    }
     if (is_512()) {
         std::vector<uint32_t> first, second;
         for (int i = 0; i < 16; ++i) {

@@ -80,7 +80,7 @@ private:
             for (int w = 0; w < pass.width; w += step()) {
                 std::vector<Vec> numbers;
                 for (int i = 0; i < step(); ++i) numbers.push_back(emit_number(acc, pass, r, w + i));
-                if (is_int4()) interleave(numbers[0], numbers[1]);
+                interleave(numbers[0], numbers[1], is_int4() ? 1 : lanes() / 2);
                 emit_output(numbers, pass.row + r, pass.vec + w);
             }
     }

@@ -107,7 +107,7 @@ private:
     }
 
     void emit_output(const Vec* sums, int row, int vec) {
-        if (is_int4()) interleave(sums[0], sums[1]);
+        interleave(sums[0], sums[1], is_int4() ? 1 : lanes() / 2);
         Temp rescale(*this, "rescale");
         broadcast(rescale, ptr[rescale_ + row * 4]);
         for (int i = 0; i < step(); ++i) {
