@@ -7,19 +7,16 @@
 namespace quire::jit {
 namespace {
 
-// k[f][j] = dword j of the first turn's codes                                         emit_begin
+// code[f][j][part] = the first turn's codes                                           emit_begin
 // for each turn of F fours of keys:                                                   emit_turn
-//   code[f][j][part] = bytes of k[f][j]
 //   for each pass over R' of the query rows, for part:                                emit_products
 //     prefetch a share of the next block's rows, and of this one's
 //     for j, for r, for digit:                                                        emit_digits
 //       sum[r][digit][f] += dot product of query[r][j][part][digit] and code[f][j][part], in int32
-//     (in the last pass, when the first part has been: k = those of the next turn)
 //     for r: scores[r] = sums of the lanes of a key, of all digits * scale[f] * factors[r]
+//   code = the next turn's, between the products as registers get free
 //
-// Behind products 64 other operations find room beside them, and no more (Zen 5): so of two parts keys are
-// loaded between the products of the first and those of the second. Chains of one row would wait for
-// themselves: there are digits * F * R' of them.
+// Chains of one row would wait for themselves: there are digits * F * R' of them.
 //
 // 256 * that of the high digits + that of the middle ones: 2^15 * 2^8 * 32 elements < 2^31. Of nibbles that
 // times 256 and that of the low ones fit, too: 32 * 8 * kLargestOfThree < 2^31, and what is above wraps
@@ -39,69 +36,77 @@ private:
         const int most = free / (form_.digits * sets(0)), passes = (key_.rows + most - 1) / most;
         return (key_.rows + passes - 1) / passes;
     }
-    bool is_first_part(size_t i) const { return i % size_t(form_.parts) == 0; }
+    int passes() const { return (key_.rows + rows_a_pass() - 1) / rows_a_pass(); }
 
     void emit_begin() override {
-        for (int f = 0; f < sets(0); ++f) codes_.push_back(vecs("code", 4 * form_.parts));
+        if (fours_ > 1) hold_upper_half();
         ahead_.follow(rows_);
-        load_keys();
+        begin_codes();
+        steps_.finish();
+        codes_ = next_;
+        first_ = flat(codes_);
     }
 
-    // Of each dword the first part is as it lies in the row.
-    void load_keys() {
-        stage("keys");
+    // Of the turn that `ahead_` points to.
+    void begin_codes() {
         ahead_.turn(row_);
-        for (int f = 0; f < sets(0); ++f) {
-            std::vector<Vec> k;
-            for (size_t i = 0; i < codes_[size_t(f)].size(); ++i)
-                if (is_first_part(i)) k.push_back(codes_[size_t(f)][i]);
-            for (int t = 0; t < 4; ++t) loader_->load_packed(k[size_t(t)], 0, ahead_.in_turn(4 * f + t, row_));
-            transpose_dwords(k);
+        next_.assign(size_t(sets(0)), {});
+        for (size_t f = 0; f < next_.size(); ++f) {
+            add_four(&steps_, &next_[f], &ahead_, 0, int(f));
+            if (form_.parts == 1) continue;
+            for (size_t j = 0; j < 4; ++j)
+                steps_.add([=] {
+                    std::vector<Vec>& codes = next_[f];
+                    codes.insert(codes.begin() + 2 * j + 1, vec("second part"));
+                    loader_->unpack(&codes[2 * j]);
+                });
         }
     }
 
     void emit_turn() override {
         if (!paces()) emit_prefetches(0, 1);
         if (turns_scales()) emit_scales();
+        ahead_.follow(rows_, keys_, count_);
+        begin_codes();
         const std::vector<Vec> scales = vecs("scale", sets(0));
-        for (int f = 0; f < sets(0); ++f) {
-            load_scales(scales[size_t(f)], f, {0, 0});
-            for (int j = 0; j < 4; ++j) loader_->unpack(&codes_[size_t(f)][size_t(j * form_.parts)]);
-        }
-        for (int row = 0; row < key_.rows; row += rows_a_pass()) {
+        for (int f = 0; f < sets(0); ++f) load_scales(scales[size_t(f)], f, {0, 0});
+        for (int row = 0, occasion = 0; row < key_.rows; row += rows_a_pass()) {
             const int rows = std::min(rows_a_pass(), key_.rows - row);
-            const Sums sums = emit_products(row, rows);
-            for (int r = 0; r < rows; ++r) emit_scores(sums[size_t(r)], scales, row + r);
+            emit_scores(emit_products(row, rows, &occasion), scales, row);
         }
         free(scales);
+        end_codes();
     }
 
-    int passes() const { return (key_.rows + rows_a_pass() - 1) / rows_a_pass(); }
+    // A turn ends with codes where it begins with them.
+    void end_codes() {
+        steps_.finish();
+        std::vector<Vec> codes = flat(next_);
+        move(&codes, first_);
+    }
 
-    Sums emit_products(int row, int rows) {
+    Sums emit_products(int row, int rows, int* occasion) {
         stage("rows from " + std::to_string(row));
         Sums sums;
         for (int r = 0; r < rows; ++r) sums.push_back(begin_sums(row + r));
         const int pass = row / rows_a_pass();
-        const bool last = pass + 1 == passes();
         for (int part = 0; part < form_.parts; ++part) {
-            if (last && part == 1) load_keys_ahead();
             if (paces()) emit_prefetches(pass * form_.parts + part, passes() * form_.parts);
-            for (int i = part; i < 4 * form_.parts; i += form_.parts)
-                for (int r = 0; r < rows; ++r) emit_digits(sums[size_t(r)], i, row + r);
+            for (int i = part; i < 4 * form_.parts; i += form_.parts) {
+                for (int r = 0; r < rows; ++r) emit_digits(sums[size_t(r)], i, row + r, occasion);
+                if (pass + 1 < passes()) continue;
+                for (const std::vector<Vec>& of_four : codes_) free(of_four[size_t(i)]);
+            }
         }
-        if (last && form_.parts == 1) load_keys_ahead();
         return sums;
     }
 
-    void emit_digits(const Fours& sums, int i, int row) {
-        for (int digit = 0; digit < form_.digits; ++digit)
+    void emit_digits(const Fours& sums, int i, int row, int* occasion) {
+        constexpr int kOfRow = 1;  // free registers that what follows takes
+        for (int digit = 0; digit < form_.digits; ++digit) {
             emit_dots(sums[size_t(digit)], codes_, i, vector_of({0, 0}, row), digit);
-    }
-
-    void load_keys_ahead() {
-        ahead_.follow(rows_, keys_, count_);
-        load_keys();
+            steps_.on_occasion((*occasion)++, key_.rows * form_.vectors(), kOfRow);
+        }
     }
 
     Fours begin_sums(int row) {
@@ -119,17 +124,19 @@ private:
         return sums;
     }
 
-    void emit_scores(const Fours& sums, const std::vector<Vec>& scales, int row) {
-        const std::vector<Vec>& total = sums[0];
-        for (size_t f = 0; f < total.size(); ++f) {
-            emit_total(sums, f);
-            vmulps(total[f], total[f], scales[f]);
+    // Rows from `first` on.
+    void emit_scores(const Sums& sums, const std::vector<Vec>& scales, int first) {
+        for (size_t r = 0; r < sums.size(); ++r) {
+            for (size_t f = 0; f < scales.size(); ++f) {
+                const Vec& total = sums[r][0][f];
+                emit_total(sums[r], f);
+                vmulps(total, total, scales[f]);
+            }
+            for (size_t digit = 1; digit < sums[r].size(); ++digit) free(sums[r][digit]);
         }
-        for (size_t digit = 1; digit < sums.size(); ++digit) free(sums[digit]);
-        add_quarters(total);
-        multiply_by_scalar(total[0], factors_ + row * 4);
-        fours_ == 1 ? store_quarter(scores_at(row), total[0]) : store_half(scores_at(row), total[0], 0);
-        free(total);
+        std::vector<std::vector<Vec>> totals;
+        for (const Fours& of_row : sums) totals.push_back(of_row[0]);
+        store_scores(totals, first);
     }
 
     // What the digits of four keys are together, as a number, in that of the first.
@@ -146,7 +153,9 @@ private:
         vfmadd132ps(total, low, splat(256));
     }
 
-    Fours codes_;  // [F][j, part]
+    Fours codes_, next_;      // [F][j, part]
+    std::vector<Vec> first_;  // the registers of codes_
+    Steps steps_{*this};
     RowList ahead_{*this, key_, key_.row_bytes(), "rows ahead"};
 };
 

@@ -64,7 +64,7 @@ private:
         ahead_rows_.follow(rows_);
         begin_keys(&ahead_rows_, 0);
         steps_.finish();
-        for (const std::vector<Vec>& four : next_) first_.insert(first_.end(), four.begin(), four.end());
+        first_ = flat(next_);
     }
 
     int spare(int rows) const {
@@ -96,7 +96,7 @@ private:
                 emit_chunk(acc, chunk, pass);
             }
             if (loads_ahead()) end_keys();
-            emit_scores(acc, pass.row);
+            store_scores(acc, pass.row);
         }
     }
 
@@ -109,8 +109,7 @@ private:
     // A turn ends with keys where it begins with them.
     void end_keys() {
         steps_.finish();
-        std::vector<Vec> all;
-        for (const std::vector<Vec>& four : next_) all.insert(all.end(), four.begin(), four.end());
+        std::vector<Vec> all = flat(next_);
         move(&all, first_);
         for (size_t i = 0; i < all.size(); ++i) next_[i / 4][i % 4] = all[i];
     }
@@ -331,35 +330,6 @@ private:
                 vfmadd231ps(low[f], high[f], base_);
             }
         }
-    }
-
-    bool has_factor() const { return form_.digits > 1 || form_.has_unit(); }
-    RegExp factor_of(int row) const {
-        return form_.digits > 1 ? factors_ + row * 4 : factors_at(row, form_.words());
-    }
-
-    void emit_scores(const Fours& acc, int first) {
-        const int rows = int(acc.size()), at_once = fours_ > 1 ? 2 : 1;
-        for (int r = 0; r < rows; r += at_once) {
-            const int row = first + r;
-            r + 1 < rows && at_once > 1 ? emit_two(acc[size_t(r)], acc[size_t(r + 1)], row)
-                                        : emit_one(acc[size_t(r)], row);
-        }
-        for (const std::vector<Vec>& of_row : acc) free(of_row);
-    }
-    void emit_one(const std::vector<Vec>& acc, int row) {
-        add_quarters(acc);
-        if (has_factor()) multiply_by_scalar(acc[0], factor_of(row));
-        fours_ == 1 ? store_quarter(scores_at(row), acc[0]) : store_half(scores_at(row), acc[0], 0);
-    }
-    void emit_two(const std::vector<Vec>& acc, const std::vector<Vec>& next, int row) {
-        add_quarters(acc, next);
-        if (has_factor()) {
-            Temp factors(*this, "factors");
-            broadcast_halves(factors, factor_of(row), factor_of(row + 1), false);
-            vmulps(acc[0], acc[0], factors);
-        }
-        for (int half : {0, 1}) store_half(scores_at(row + half), acc[0], half);
     }
 
     Fours next_;              // keys that are on their way

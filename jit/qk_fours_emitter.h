@@ -213,6 +213,23 @@ protected:
         for (size_t f = 0; f < sums.size(); ++f) dot_bytes(sums[f], codes[f][size_t(i)], q);
     }
 
+    static std::vector<Vec> flat(const Fours& fours) {
+        std::vector<Vec> all;
+        for (const std::vector<Vec>& four : fours) all.insert(all.end(), four.begin(), four.end());
+        return all;
+    }
+
+    // scores = the sums of the lanes of a key, times the row's factor. Frees them. Behind hold_upper_half().
+    void store_scores(const Fours& acc, int first) {
+        const int rows = int(acc.size()), at_once = fours_ > 1 ? 2 : 1;
+        for (int r = 0; r < rows; r += at_once) {
+            const std::vector<Vec>& of_row = acc[size_t(r)];
+            r + 1 < rows && at_once > 1 ? store_two(of_row, acc[size_t(r + 1)], first + r)
+                                        : store_one(of_row, first + r);
+        }
+        for (const std::vector<Vec>& of_row : acc) free(of_row);
+    }
+
     const RowKey key_;
     const FoursForm form_;
     const int fours_ = num_vecs() == 32 ? 2 : 1;  // F: they share what is loaded of the query
@@ -222,6 +239,27 @@ protected:
     const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"),
               scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"), row_ = gpr("row");
     RowList rows_{*this, key_, key_.row_bytes(), "rows"};
+
+private:
+    bool has_factor() const { return form_.digits > 1 || form_.has_unit(); }
+    RegExp factor_of(int row) const {
+        return form_.digits > 1 ? factors_ + row * 4
+                                : factors_ + (row * form_.factors() + form_.words()) * vec_bytes();
+    }
+    void store_one(const std::vector<Vec>& acc, int row) {
+        add_quarters(acc);
+        if (has_factor()) multiply_by_scalar(acc[0], factor_of(row));
+        fours_ == 1 ? store_quarter(scores_at(row), acc[0]) : store_half(scores_at(row), acc[0], 0);
+    }
+    void store_two(const std::vector<Vec>& acc, const std::vector<Vec>& next, int row) {
+        add_quarters(acc, next);
+        if (has_factor()) {
+            Temp factors(*this, "factors");
+            broadcast_halves(factors, factor_of(row), factor_of(row + 1), false);
+            vmulps(acc[0], acc[0], factors);
+        }
+        for (int half : {0, 1}) store_half(scores_at(row + half), acc[0], half);
+    }
 };
 
 }  // namespace quire::jit
