@@ -283,6 +283,9 @@ public:
     void load_even_odd(const Vec& even, const Vec& odd, const RegExp& at, int run);
     // {e0 o0 e1 ..} in both -> {e0 e1 ..}, {o0 o1 ..}, of runs of `run` lanes (2, 4 .. lanes()).
     void separate(const Vec& even, const Vec& odd, int run);
+    // The same, but {e o} of two numbers a time, of zmm and runs of 4, 8, 16: 128 bits of `first` have the
+    // first two of a quarter's four, those of `second` the others. Packed to words, they are pairs in order.
+    void pair_up(const Vec& first, const Vec& second, int run);
     // {e0 e1 ..}, {o0 o1 ..} -> {e0 o0 e1 ..} in both, of runs of `run` lanes (1; 4 and 8 for zmm).
     void interleave(const Vec& even, const Vec& odd, int run = 1);
 

@@ -232,6 +232,16 @@ void Emitter::permute_both(const Vec& a, const Vec& b, const std::vector<uint32_
     vmovups(a, low);
 }
 
+void Emitter::pair_up(const Vec& first, const Vec& second, int run) {
+    std::vector<uint32_t> orders[2];
+    for (int half : {0, 1})
+        for (int i = 0; i < 16; ++i) {
+            const int pair = i / 4 * 4 + half * 2 + i % 4 / 2;
+            orders[half].push_back(uint32_t((pair / run * 2 + i % 2) * run + pair % run));
+        }
+    permute_both(first, second, orders[0], orders[1]);
+}
+
 void Emitter::separate(const Vec& even, const Vec& odd, int run) {
     if (run == lanes()) return;
     if (is_512()) {

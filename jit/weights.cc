@@ -1,5 +1,6 @@
 #include "jit/weights.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "jit/weights_emitter.h"
@@ -23,8 +24,11 @@ public:
         if (of_products()) {
             round_probabilities();
             for (int lane = 0; lane < lanes(); ++lane) order_.push_back(lane / key_.weight_lanes());
-            hold_lanes(order_, 8);
+        } else if (packs()) {
+            for (int lane = 0; lane < lanes(); ++lane)
+                order_.push_back(lane / 4 * 4 / key_.weight_lanes() * 2 + lane % 2);
         }
+        if (!order_.empty()) hold_lanes(order_, 8);
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
         for (int g = 0; g < key_.weight_stride(); g += key_.weight_lanes()) emit_groups(g);
         drop_held();
@@ -34,6 +38,9 @@ public:
 private:
     int at_a_time() const { return lanes() / key_.weight_lanes(); }              // keys, or pairs of them
     int weights_bytes() const { return kBlock / 2 * key_.weight_stride() * 4; }  // of one query row
+    // Four pairs of one key's groups lie side by side: so both halves of a packed quarter have the same
+    // probabilities.
+    bool packs() const { return lanes() == 16 && key_.weight_lanes() >= 4; }
     RegExp factors_at(int r, int g) const { return factors_ + (r * key_.weight_stride() + g) * 4; }
 
     void emit_groups(int g) {
@@ -71,13 +78,19 @@ private:
 
     // As integers, bits of larger magnitudes are larger, and those of NaN the largest.
     void emit_top(const Vec& top, const Vec& magnitude, int g) {
-        vmovups(top, splat(kLeastTop));
         Temp mask(*this, "mask");
         vmovups(mask, splat_bits(0x7fffffff));
-        for_each_vector_of_keys(g, 1, [&] {
-            vandps(magnitude, mask, ptr[scales_]);
-            vpmaxsd(top, top, magnitude);
+        std::vector<Vec> tops = vecs("top", std::min(4, kKeyPadding / at_a_time()));
+        for (const Vec& v : tops) vmovups(v, splat(kLeastTop));
+        for_each_vector_of_keys(g, int(tops.size()), [&] {
+            for (size_t i = 0; i < tops.size(); ++i) {
+                vandps(magnitude, mask, ptr[scales_ + int(i) * scales_bytes()]);
+                vpmaxsd(tops[i], tops[i], magnitude);
+            }
         });
+        vmovaps(top, tops[0]);
+        for (size_t i = 1; i < tops.size(); ++i) vpmaxsd(top, top, tops[i]);
+        free(tops);
         for (int distance = key_.weight_lanes(); distance < lanes(); distance *= 2) {
             swap_lanes(magnitude, top, distance);
             vpmaxsd(top, top, magnitude);
@@ -88,6 +101,7 @@ private:
         Temp first(*this, "scales of first keys"), second(*this, "of second keys");
         vmulps(first, inverse, ptr[scales_]);
         vmulps(second, inverse, ptr[scales_ + scales_bytes()]);
+        if (packs() && !of_products()) return emit_packed(first, second);
         separate(first, second, key_.weight_lanes());
         if (of_products()) return emit_products(first, second);
         for (int r = 0; r < key_.rows; ++r) {
@@ -98,6 +112,20 @@ private:
             vcvtps2dq(low, low);
             vcvtps2dq(high, high);
             join_words(low, low, high);
+            vmovups(ptr[weights_ + r * weights_bytes()], *low);
+        }
+    }
+
+    void emit_packed(const Vec& first, const Vec& second) {
+        pair_up(first, second, key_.weight_lanes());
+        for (int r = 0; r < key_.rows; ++r) {
+            Temp low(*this, "low"), high(*this, "high");
+            load_lanes(high, row_at(r), order_);
+            vmulps(low, high, first);
+            vmulps(high, high, second);
+            vcvtps2dq(low, low);
+            vcvtps2dq(high, high);
+            vpackssdw(low, low, high);
             vmovups(ptr[weights_ + r * weights_bytes()], *low);
         }
     }
@@ -124,7 +152,7 @@ private:
     }
 
     const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), factors_ = gpr("factors");
-    std::vector<int> order_;  // of pairs of keys in the lanes
+    std::vector<int> order_;  // of probabilities, or of pairs of them, in the lanes
 };
 
 // for each vector of scales, of as many keys as it holds:
