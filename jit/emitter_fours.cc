@@ -30,21 +30,40 @@ std::vector<uint32_t> words_of_halves(int lanes) {
 
 }  // namespace
 
-void Emitter::hold_bytes_of_four(int spare) { hold(words_of_halves(lanes()), spare); }
+void Emitter::hold_bytes_of_four(int spare, bool in_order) {
+    if (!in_order) return hold(words_of_halves(lanes()), spare);
+    for (const int first : {0, lanes()}) hold(bytes_of_four(lanes(), first, 2 * lanes()), spare);
+}
 void Emitter::hold_quarters_of_four(int spare) { hold(bytes_of_four(lanes(), 0, lanes()), spare); }
 
-// Permutations of two vectors in place of unpacking take the place of a product each on Zen 4.
-void Emitter::load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at) {
+void Emitter::load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at, bool in_order) {
     Temp odd(*this, "odd rows");
     const Vec& even = last;
+    const int behind = in_order ? 1 : 2;
     for (const Vec* v : {&even, &*odd}) {
-        const int row = v == &even ? 0 : 1;
+        const int row = v == &even ? 0 : 3 - behind;
         vmovdqu8(y(*v), ptr[row_at(row)]);
-        vinserti64x4(z(*v), z(*v), ptr[row_at(row + 2)], 1);
+        vinserti64x4(z(*v), z(*v), ptr[row_at(row + behind)], 1);
+    }
+    if (in_order) {
+        const auto index = [&](int at) { return bytes_of_four(lanes(), at, 2 * lanes()); };
+        permute_bytes(first, index(0), even, odd);
+        return permute_bytes(last, index(lanes()), even, odd);
     }
     vpunpcklbw(first, even, odd);
     vpunpckhbw(last, even, odd);
     permute_bytes({first, last}, words_of_halves(lanes()));
+}
+
+void Emitter::permute_bytes(const Vec& d, const std::vector<uint32_t>& index, const Vec& a, const Vec& b) {
+    if (const auto held = held_.find(index); held != held_.end()) {
+        if (d.getIdx() != a.getIdx()) vmovaps(d, a);
+        return vpermt2b(d, held->second, b);
+    }
+    Temp order(*this, "order");
+    vmovdqu8(order, constant(index));
+    vpermi2b(order, a, b);
+    vmovaps(d, order);
 }
 
 void Emitter::permute_bytes(const std::vector<Vec>& list, const std::vector<uint32_t>& index) {
