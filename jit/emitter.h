@@ -148,8 +148,8 @@ public:
     void load_nibbles(const Vec& v, const RegExp& at, bool high, const std::vector<float>& numbers);
     // 2 * lanes() bytes of each of four rows, with permutations of bytes, as the next ones: a lane of `first`
     // has one of the bytes 0 to 7 and 16 to 23 of all four, `last` the others. `in_order`: byte i is in lane
-    // i. That takes permutations of two vectors, each in the place of a product on Zen 4, but fewer operations
-    // that wait for loads.
+    // i. That takes permutations of two vectors, each in the place of a product on Zen 4, but fewer
+    // operations that wait for loads.
     using RowAt = std::function<RegExp(int row)>;  // asked for when it is read
     void load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at, bool in_order = false);
     // The same of nibbles, as unsigned numbers (+ 8): those of lanes() bytes, `even` the low ones.
@@ -315,8 +315,8 @@ public:
     // v[0] (low lanes): the sums of lane i of each 128 bits of v[0], and behind these four those of v[1]: two
     // vectors of 512 bits, or what add_halves made of them, or one of 256. Clobbers v[1].
     void add_quarters(const std::vector<Vec>& v);
-    // The same of two lists, of vectors of 512 bits: those of b in the upper half of a[0]. Clobbers the others. A
-    // blend takes any pipe, a shuffle that of a product on Zen 4. Behind hold_upper_half().
+    // The same of two lists, of vectors of 512 bits: those of b in the upper half of a[0]. Clobbers the
+    // others. A blend takes any pipe, a shuffle that of a product on Zen 4. Behind hold_upper_half().
     void add_quarters(const std::vector<Vec>& a, const std::vector<Vec>& b);
     // Of 512 bits: a = {its halves added, those of b added}.
     void add_halves(const Vec& a, const Vec& b);

@@ -13,7 +13,7 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 // for each turn of F fours of keys:                                                   emit_turn
 //   for each pass over R' of the query rows, for each chunk of the rows:              emit_chunk
 //     prefetch a share of the next block's rows, and of the next turn's, in the first pass
-//     k[f][j] = dword j of four keys' codes, from 0 on (byte loader)                  emit_keys
+//     k[f][j] = dword j of four keys' codes, from 0 on (byte loader)                  take_keys
 //     for each run of j:                                                              emit_run
 //       scale[f] = that of the lane's key and group                                   load_scales
 //       for r: sum[f] = starts[r] + dot products of query[r][j] and k[f][j], in int32 emit_dots
@@ -22,7 +22,8 @@ constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 //     (bytes, where all runs share a scale: what they sum to is scaled                emit_runs
 //      or of two parts: two runs in a lane are a pair of words, whose dot product
 //      with those of their factors adds them up)                                      emit_joined
-//   scores[r] = sums of the lanes of a key (digits: * factors[r])                     emit_sums
+//     (one pass: meanwhile those of the next chunk, or of the next turn, are loaded   follow_dots)
+//   scores[r] = sums of the lanes of a key (digits: * factors[r])                     store_scores
 //
 // F is 1 for a half chunk, the last one, whose sums are added to those of others as halves of a vector.
 //
@@ -47,12 +48,11 @@ private:
         int row, rows;
     };
 
-    // The next chunk's keys, or the next turn's, are loaded between the products of this one's. Where there are
-    // several passes, each begins with its own.
+    // The next chunk's keys, or the next turn's, are loaded between the products of this one's. Where there
+    // are several passes, each begins with its own.
     bool loads_ahead() const {
         constexpr int kOfScales = 3;  // registers that keeping scales takes more than a run of products
-        return fours_ > 1 && rows_a_pass() == key_.rows &&
-               (!keeps_scales() || spare(key_.rows) >= kOfScales);
+        return fours_ > 1 && rows_a_pass() == key_.rows && (!keeps_scales() || spare(key_.rows) >= kOfScales);
     }
 
     void emit_begin() override {

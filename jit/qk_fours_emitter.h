@@ -95,7 +95,7 @@ protected:
                 (*of_two)[size_t(i)] = {low, second};
             });
         }
-        for (Vec Two::* half : {&Two::low, &Two::high})
+        for (Vec Two::*half : {&Two::low, &Two::high})
             steps->add([=] {
                 const Vec &a = (*of_two)[0].*half, &b = (*of_two)[1].*half;
                 k->push_back(vec("k"));
@@ -224,8 +224,8 @@ protected:
         const int rows = int(acc.size()), at_once = fours_ > 1 ? 2 : 1;
         for (int r = 0; r < rows; r += at_once) {
             const std::vector<Vec>& of_row = acc[size_t(r)];
-            r + 1 < rows && at_once > 1 ? store_two(of_row, acc[size_t(r + 1)], first + r)
-                                        : store_one(of_row, first + r);
+            r + 1 < rows&& at_once > 1 ? store_two(of_row, acc[size_t(r + 1)], first + r)
+                                       : store_one(of_row, first + r);
         }
         for (const std::vector<Vec>& of_row : acc) free(of_row);
     }

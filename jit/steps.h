@@ -1,5 +1,5 @@
-// Instructions that wait for others to stand beside: a processor that gets all of one kind at once has some of
-// its pipes idle, and does not look far enough ahead to find the next kind.
+// Instructions that wait for others to stand beside: a processor that gets all of one kind at once has some
+// of its pipes idle, and does not look far enough ahead to find the next kind.
 #pragma once
 #include <algorithm>
 #include <functional>
