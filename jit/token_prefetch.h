@@ -15,7 +15,7 @@ public:
         : e_(e),
           lines_((block_bytes(key.format, key.dim) + kLine - 1) / kLine),
           quick_(key.target->vector_bits == 512 && (!key.target->of_intel() || is_quick(key))),
-          again_(room && quick_ && bytes_of(row_format(key.format).type, key.dim) >= 2 * kLine),
+          again_(room && quick_ && bytes_of(row_format(key.format).type, key.dim) >= kLine),
           list_(e.gpr("next blocks")),
           line_(e.gpr("next line")),
           end_(e.gpr("its block's end")),
