@@ -37,21 +37,21 @@ void Emitter::hold_bytes_of_four(int spare, bool in_order) {
 void Emitter::hold_quarters_of_four(int spare) { hold(bytes_of_four(lanes(), 0, lanes()), spare); }
 
 void Emitter::load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at, bool in_order) {
-    Temp odd(*this, "odd rows");
-    const Vec& even = last;
+    Temp others(*this, "other two");
+    const Vec& two = last;
     const int behind = in_order ? 1 : 2;
-    for (const Vec* v : {&even, &*odd}) {
-        const int row = v == &even ? 0 : 3 - behind;
+    for (const Vec* v : {&two, &*others}) {
+        const int row = v == &two ? 0 : 3 - behind;
         vmovdqu8(y(*v), ptr[row_at(row)]);
         vinserti64x4(z(*v), z(*v), ptr[row_at(row + behind)], 1);
     }
     if (in_order) {
         const auto index = [&](int at) { return bytes_of_four(lanes(), at, 2 * lanes()); };
-        permute_bytes(first, index(0), even, odd);
-        return permute_bytes(last, index(lanes()), even, odd);
+        permute_bytes(first, index(0), two, others);
+        return permute_bytes(last, index(lanes()), two, others);
     }
-    vpunpcklbw(first, even, odd);
-    vpunpckhbw(last, even, odd);
+    vpunpcklbw(first, two, others);
+    vpunpckhbw(last, two, others);
     permute_bytes({first, last}, words_of_halves(lanes()));
 }
 

@@ -267,7 +267,7 @@ void Emitter::separate(const Vec& even, const Vec& odd, int run) {
 }
 
 void Emitter::interleave(const Vec& even, const Vec& odd, int run) {
-    if (run == 8) {
+    if (run == 8) {  // halves: shuffles, where the others are permutations of two vectors
         const Xbyak::Zmm e(even.getIdx()), o(odd.getIdx());
         Temp upper(*this, "upper halves");
         vshuff64x2(Xbyak::Zmm((*upper).getIdx()), e, o, 0xee);

@@ -40,19 +40,18 @@ private:
 
     void emit_begin() override {
         if (fours_ > 1) hold_upper_half();
-        ahead_.follow(rows_);
+        ahead_rows_.follow(rows_);
         begin_codes();
-        steps_.finish();
+        begin_ahead();
         codes_ = next_;
-        first_ = flat(codes_);
     }
 
-    // Of the turn that `ahead_` points to.
+    // Of the turn that `ahead_rows_` points to.
     void begin_codes() {
-        ahead_.turn(row_);
+        ahead_rows_.turn(row_);
         next_.assign(size_t(sets(0)), {});
         for (size_t f = 0; f < next_.size(); ++f) {
-            add_four(&steps_, &next_[f], &ahead_, 0, int(f));
+            add_four(&steps_, &next_[f], &ahead_rows_, 0, int(f));
             if (form_.parts == 1) continue;
             for (size_t j = 0; j < 4; ++j)
                 steps_.add([=] {
@@ -66,7 +65,7 @@ private:
     void emit_turn() override {
         if (!paces()) emit_prefetches(0, 1);
         if (turns_scales()) emit_scales();
-        ahead_.follow(rows_, keys_, count_);
+        ahead_rows_.follow(rows_, keys_, count_);
         begin_codes();
         const std::vector<Vec> scales = vecs("scale", sets(0));
         for (int f = 0; f < sets(0); ++f) load_scales(scales[size_t(f)], f, {0, 0});
@@ -75,14 +74,7 @@ private:
             emit_scores(emit_products(row, rows, &occasion), scales, row);
         }
         free(scales);
-        end_codes();
-    }
-
-    // A turn ends with codes where it begins with them.
-    void end_codes() {
-        steps_.finish();
-        std::vector<Vec> codes = flat(next_);
-        move(&codes, first_);
+        end_ahead();
     }
 
     Sums emit_products(int row, int rows, int* occasion) {
@@ -153,10 +145,7 @@ private:
         vfmadd132ps(total, low, splat(256));
     }
 
-    Fours codes_, next_;      // [F][j, part]
-    std::vector<Vec> first_;  // the registers of codes_
-    Steps steps_{*this};
-    RowList ahead_{*this, key_, key_.row_bytes(), "rows ahead"};
+    Fours codes_;  // [F][j, part]
 };
 
 }  // namespace

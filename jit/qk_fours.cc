@@ -63,8 +63,7 @@ private:
         if (!loads_ahead()) return;
         ahead_rows_.follow(rows_);
         begin_keys(&ahead_rows_, 0);
-        steps_.finish();
-        first_ = flat(next_);
+        begin_ahead();
     }
 
     int spare(int rows) const {
@@ -95,7 +94,7 @@ private:
                 if (chunk > 0 && form_.is_half(chunk)) join_halves(&acc);
                 emit_chunk(acc, chunk, pass);
             }
-            if (loads_ahead()) end_keys();
+            if (loads_ahead()) end_ahead();
             store_scores(acc, pass.row);
         }
     }
@@ -105,13 +104,6 @@ private:
         rows->turn(row_);
         next_.assign(size_t(sets(chunk)), {});
         for (int f = 0; f < sets(chunk); ++f) add_four(&steps_, &next_[size_t(f)], rows, chunk, f);
-    }
-    // A turn ends with keys where it begins with them.
-    void end_keys() {
-        steps_.finish();
-        std::vector<Vec> all = flat(next_);
-        move(&all, first_);
-        for (size_t i = 0; i < all.size(); ++i) next_[i / 4][i % 4] = all[i];
     }
     Fours take_keys(int chunk) {
         if (!loads_ahead()) begin_keys(&rows_, chunk);
@@ -149,6 +141,11 @@ private:
         for (const std::vector<Vec>& four : k) free(four);
     }
 
+    void emit_dots_and_steps(const std::vector<Vec>& sums, const Fours& codes, int i, int vector, int digit,
+                             int row) {
+        emit_dots(sums, codes, i, vector, digit);
+        follow_dots(codes, i, digit, row);
+    }
     // What the dots of codes i are followed by.
     void follow_dots(const Fours& codes, int i, int digit, int row) {
         if (!loads_ahead()) return;
@@ -216,10 +213,8 @@ private:
     void emit_run_of_bytes(const std::vector<Vec>& total, const Fours& k, const Run& run, int row) {
         const std::vector<Vec> sums = vecs("sum", sets(run.chunk));
         load_starts(sums, sum_of(run, row));
-        for (int j = run.first; j < run.first + form_.run; ++j) {
-            emit_dots(sums, k, j, vector_of({run.chunk, 0}, row), 0);
-            follow_dots(k, j, 0, row);
-        }
+        for (int j = run.first; j < run.first + form_.run; ++j)
+            emit_dots_and_steps(sums, k, j, vector_of({run.chunk, 0}, row), 0, row);
         Temp factor(*this, "factor");
         vmovups(factor, ptr[factors_ + sum_of(run, row) * vec_bytes()]);
         for (size_t f = 0; f < sums.size(); ++f) {
@@ -236,22 +231,16 @@ private:
         const std::vector<Vec> low = vecs("sum", F), high = vecs("high", form_.digits > 1 ? F : 0);
         if (form_.digits == 3) {
             load_starts(high, sum * 2);
-            for (int i = 0; i < form_.run * form_.parts; ++i) {
-                emit_dots(high, codes, i, vector, 0);
-                follow_dots(codes, i, 0, row);
-            }
+            for (int i = 0; i < form_.run * form_.parts; ++i)
+                emit_dots_and_steps(high, codes, i, vector, 0, row);
             for (const Vec& v : high) vpslld(v, v, 8);
         } else {
             for (const Vec& v : high) zero(v);
         }
         load_starts(low, (sum + 1) * form_.chains() - 1);
         for (int i = 0; i < form_.run * form_.parts; ++i) {
-            if (form_.digits > 1) {
-                emit_dots(high, codes, i, vector, form_.digits - 2);
-                follow_dots(codes, i, form_.digits - 2, row);
-            }
-            emit_dots(low, codes, i, vector, form_.digits - 1);
-            follow_dots(codes, i, form_.digits - 1, row);
+            if (form_.digits > 1) emit_dots_and_steps(high, codes, i, vector, form_.digits - 2, row);
+            emit_dots_and_steps(low, codes, i, vector, form_.digits - 1, row);
         }
         emit_numbers(low, high);
         if (form_.digits == 1) {
@@ -274,8 +263,7 @@ private:
             for (int i = 0; i < 2 * form_.parts; ++i) {
                 if (i == form_.parts)
                     for (const Vec& v : sums) raise_words(v, base_);
-                emit_dots(sums, codes, 2 * pair * form_.parts + i, vector, 0);
-                follow_dots(codes, 2 * pair * form_.parts + i, 0, row);
+                emit_dots_and_steps(sums, codes, 2 * pair * form_.parts + i, vector, 0, row);
             }
             Temp factor(*this, "factors");
             vmovups(factor, ptr[factors_at(row, 2 * chunk + pair)]);
@@ -332,13 +320,9 @@ private:
         }
     }
 
-    Fours next_;              // keys that are on their way
-    std::vector<Vec> first_;  // the registers of the first chunk's
-    Steps steps_{*this};
     int occasion_ = 0;
     bool runs_left_ = false;
     int of_next_run_ = 0;  // registers that are free, and that the next run's second parts take
-    RowList ahead_rows_{*this, key_, key_.row_bytes(), "rows ahead"};
     Vec base_;
 };
 

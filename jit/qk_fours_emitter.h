@@ -213,6 +213,20 @@ protected:
         for (size_t f = 0; f < sums.size(); ++f) dot_bytes(sums[f], codes[f][size_t(i)], q);
     }
 
+    // Before the first turn, of its keys.
+    void begin_ahead() {
+        steps_.finish();
+        first_ = flat(next_);
+    }
+    // A turn ends with keys where it begins with them.
+    void end_ahead() {
+        steps_.finish();
+        std::vector<Vec> all = flat(next_);
+        move(&all, first_);
+        auto moved = all.begin();
+        for (std::vector<Vec>& of_four : next_)
+            for (Vec& v : of_four) v = *moved++;
+    }
     static std::vector<Vec> flat(const Fours& fours) {
         std::vector<Vec> all;
         for (const std::vector<Vec>& four : fours) all.insert(all.end(), four.begin(), four.end());
@@ -221,11 +235,9 @@ protected:
 
     // scores = the sums of the lanes of a key, times the row's factor. Frees them. Behind hold_upper_half().
     void store_scores(const Fours& acc, int first) {
-        const int rows = int(acc.size()), at_once = fours_ > 1 ? 2 : 1;
-        for (int r = 0; r < rows; r += at_once) {
-            const std::vector<Vec>& of_row = acc[size_t(r)];
-            r + 1 < rows&& at_once > 1 ? store_two(of_row, acc[size_t(r + 1)], first + r)
-                                       : store_one(of_row, first + r);
+        for (size_t r = 0, rows = 0; r < acc.size(); r += rows) {
+            rows = fours_ > 1 && r + 1 < acc.size() ? 2 : 1;
+            rows == 2 ? store_two(acc[r], acc[r + 1], first + int(r)) : store_one(acc[r], first + int(r));
         }
         for (const std::vector<Vec>& of_row : acc) free(of_row);
     }
@@ -238,7 +250,11 @@ protected:
     Prefetch prefetch_;
     const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"),
               scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"), row_ = gpr("row");
-    RowList rows_{*this, key_, key_.row_bytes(), "rows"};
+    RowList rows_{*this, key_, key_.row_bytes(), "rows"},
+        ahead_rows_{*this, key_, key_.row_bytes(), "rows ahead"};
+    Fours next_;              // keys that are on their way
+    std::vector<Vec> first_;  // the registers of those that a turn begins with
+    Steps steps_{*this};
 
 private:
     bool has_factor() const { return form_.digits > 1 || form_.has_unit(); }

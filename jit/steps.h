@@ -20,7 +20,7 @@ public:
     // `spare` registers free.
     void on_occasion(int i, int n, int spare) {
         const size_t due = steps_.size() * size_t(i + 1) / size_t(n);
-        const size_t most = done_ + steps_.size() / size_t(n) + 2;  // which wait no longer than that
+        const size_t most = done_ + steps_.size() / size_t(n) + 2;  // what is late comes bit by bit
         while (done_ < std::min(due, most) && e_.free_vecs() > spare) next();
     }
     void finish() {

@@ -54,7 +54,8 @@ public:
         e_.add(line_, count * kLine);
     }
 
-    // Whether a kernel is to ask again for its own blocks, as Prefetch::again does for rows.
+    // Whether a kernel is to ask again for its own blocks, as Prefetch::again does for rows: of tokens of a
+    // line or more; of fewer bytes it was not measured.
     bool asks_again() const { return again_; }
 
     // blocks: the list, from `block` on; left: its tokens from there on. Behind the last, a block is its own.

@@ -38,9 +38,9 @@ public:
 private:
     int at_a_time() const { return lanes() / key_.weight_lanes(); }              // keys, or pairs of them
     int weights_bytes() const { return kBlock / 2 * key_.weight_stride() * 4; }  // of one query row
-    // Four pairs of one key's groups lie side by side: so both halves of a packed quarter have the same
-    // probabilities.
-    bool packs() const { return lanes() == 16 && key_.weight_lanes() >= 4; }
+    // A quarter of a vector has four groups of one pair of keys, whose probabilities serve both vectors that
+    // are packed into it.
+    bool packs() const { return !of_products() && lanes() == 16 && key_.weight_lanes() >= 4; }
     RegExp factors_at(int r, int g) const { return factors_ + (r * key_.weight_stride() + g) * 4; }
 
     void emit_groups(int g) {
@@ -101,31 +101,17 @@ private:
         Temp first(*this, "scales of first keys"), second(*this, "of second keys");
         vmulps(first, inverse, ptr[scales_]);
         vmulps(second, inverse, ptr[scales_ + scales_bytes()]);
-        if (packs() && !of_products()) return emit_packed(first, second);
-        separate(first, second, key_.weight_lanes());
+        packs() ? pair_up(first, second, key_.weight_lanes()) : separate(first, second, key_.weight_lanes());
         if (of_products()) return emit_products(first, second);
         for (int r = 0; r < key_.rows; ++r) {
             Temp low(*this, "low"), high(*this, "high");
-            load_even_odd(low, high, row_at(r), key_.weight_lanes());
-            vmulps(low, low, first);
+            packs() ? load_lanes(high, row_at(r), order_)
+                    : load_even_odd(low, high, row_at(r), key_.weight_lanes());
+            vmulps(low, packs() ? high : low, first);
             vmulps(high, high, second);
             vcvtps2dq(low, low);
             vcvtps2dq(high, high);
-            join_words(low, low, high);
-            vmovups(ptr[weights_ + r * weights_bytes()], *low);
-        }
-    }
-
-    void emit_packed(const Vec& first, const Vec& second) {
-        pair_up(first, second, key_.weight_lanes());
-        for (int r = 0; r < key_.rows; ++r) {
-            Temp low(*this, "low"), high(*this, "high");
-            load_lanes(high, row_at(r), order_);
-            vmulps(low, high, first);
-            vmulps(high, high, second);
-            vcvtps2dq(low, low);
-            vcvtps2dq(high, high);
-            vpackssdw(low, low, high);
+            packs() ? vpackssdw(low, low, high) : join_words(low, low, high);
             vmovups(ptr[weights_ + r * weights_bytes()], *low);
         }
     }
