@@ -36,9 +36,10 @@ struct Memory {
     void* begin;
     size_t bytes;
 };
+// Never destroyed: caches that are static give theirs back when the process ends.
 std::vector<Memory>& kept_memory() {
-    static std::vector<Memory> all;
-    return all;
+    static auto* const all = new std::vector<Memory>;
+    return *all;
 }
 
 // The beginning of one that is large enough, whose end goes to the system; NULL where there is none, and then
