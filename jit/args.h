@@ -198,12 +198,13 @@ struct TokenPlaceArgs {  // plain rows into one block
 // number: of it + the sum, which is below 2^22.
 constexpr float kByteTileZero = 12582912;  // 3 * 2^22
 
-// Lines of memory that the products of tiles ask for into the second-level cache, one at a time all through
-// their work: a processor tracks only so many misses at once, and waits when there are more.
-constexpr uintptr_t kWritten = 1;
+// Lines of memory that the products of tiles ask for, one at a time all through their work: a processor
+// tracks only so many misses at once, and waits when there are more.
+constexpr uintptr_t kWritten = 1;      // to come
+constexpr uintptr_t kSecondLevel = 2;  // where the first has no room for them
 constexpr uintptr_t kLineBytes = 64;
 struct LineRun {
-    uintptr_t begin, end;  // begin: of a line, + kWritten where it is going to be written
+    uintptr_t begin, end;  // begin: of a line, + what of the above it is
 };
 struct LinesAhead {
     uintptr_t line, end;  // the line to ask for next, and the end of its run

@@ -45,7 +45,7 @@ public:
 
 private:
     struct Line {
-        Label write, asked, next, done;
+        Label other, asked, next, done;
     };
     static constexpr int kOfALine = 48;  // 24 cycles where two start in one: some 10 bytes a nanosecond
     const RegExp kState = Xbyak::util::rsp - int(sizeof(LinesAhead));
@@ -60,8 +60,8 @@ private:
     }
 
     void emit_line(Line& line) {
-        e_.test(line_.cvt8(), uint8_t(kWritten));
-        e_.jnz(line.write, e_.T_NEAR);
+        e_.test(line_.cvt8(), uint8_t(near_ ? kWritten | kSecondLevel : kWritten));
+        e_.jnz(line.other, e_.T_NEAR);
         near_ ? e_.prefetcht0(e_.ptr[line_]) : e_.prefetcht1(e_.ptr[line_]);
         e_.L(line.asked);
         e_.add(line_, state(offsetof(LinesAhead, step)));
@@ -71,7 +71,15 @@ private:
     }
 
     void emit_seldom(Line& line) {
-        e_.L(line.write);
+        e_.L(line.other);
+        if (near_) {
+            Label written;
+            e_.test(line_.cvt8(), uint8_t(kWritten));
+            e_.jnz(written);
+            e_.prefetcht1(e_.ptr[line_]);
+            e_.jmp(line.asked, e_.T_NEAR);
+            e_.L(written);
+        }
         e_.prefetchw(e_.ptr[line_]);
         e_.jmp(line.asked, e_.T_NEAR);
         e_.L(line.next);

@@ -14,14 +14,14 @@ public:
     // What has been added until now; later, whether kernels have come to its last run or further.
     void mark() { marked_ = runs_; }
     bool is_past_mark() const { return state_.step == 0 || state_.next > run_ + marked_; }
-    // `bytes` from each of `count` addresses on. What there is no room for is left out. use: jit::kWritten
-    // where they are going to be written. Rows that look as if they lay side by side, by the first and the
+    // `bytes` from each of `count` addresses on. What there is no room for is left out. use: of
+    // jit::kWritten, kSecondLevel. Rows that look as if they lay side by side, by the first and the
     // last of some, are asked for as one: those between in vain where they lie elsewhere.
     void add(const char* const* rows, int64_t count, int64_t bytes, uintptr_t use = 0);
     // The same of rows side by side, by their first.
-    void add_adjacent(const char* first, int64_t count, int64_t bytes) {
+    void add_adjacent(const char* first, int64_t count, int64_t bytes, uintptr_t use) {
         const auto begin = reinterpret_cast<uintptr_t>(first);
-        add_piece(begin, begin + uintptr_t(count * bytes), 0);
+        add_piece(begin, begin + uintptr_t(count * bytes), use);
     }
 
     // The same of rows that lie apart, but for some that are one, from a byte on.

@@ -103,14 +103,18 @@ void look_ahead(const AttentionPlan& plan, int64_t index, bool ends_soon, TileSt
     const int64_t first = s.next_asked, rows = s.next->count * (index + 1) / s.num_panels - first;
     s.next_asked += rows;
     if (rows == 0) return;
+    // What one panel of one vector works on fills 32 KB; at `medium` it is done with as soon as memory is.
+    const bool beyond_first =
+        s.num_panels == 1 && panel.vecs == 1 && !has_large_l1() && spec.precision == QUIRE_PRECISION_MEDIUM;
+    const uintptr_t use = beyond_first ? jit::kSecondLevel : 0;
     const auto add_rows = [&](const char* const* list, int64_t bytes) {
-        s.next->side_by_side ? s.ahead->add_adjacent(list[first], rows, bytes)
-                             : s.ahead->add(list + first, rows, bytes);
+        s.next->side_by_side ? s.ahead->add_adjacent(list[first], rows, bytes, use)
+                             : s.ahead->add(list + first, rows, bytes, use);
     };
     const auto add_blocks = [&](const char* const* list, int64_t bytes) {
         for (int64_t i = (first + kBlockTokens - 1) / kBlockTokens * kBlockTokens; i < first + rows;
              i += kBlockTokens)
-            s.ahead->add(list + i, 1, bytes);
+            s.ahead->add(list + i, 1, bytes, use);
     };
     const auto add = [&](const char* const* list, const char* const* scales, const quire_format& format,
                          int dim) {
