@@ -245,7 +245,7 @@ struct TileQkArgs {
     // parts for each of them int32_t [sums][W * L] (ByteTileForm) -zero * the sum of the part's elements, or
     // of their first digits and of the rest, 256 middle + low
     const void* query;
-    const void* keys;        // as packed
+    const void* keys;        // as packed; of kernels that pack them themselves const char* const [N], rows
     float* scores;           // [N][W * L], written
     int64_t count;           // keys, a multiple of kTileStep
     const float* scales;     // [N][scale stride], of words and bytes
@@ -254,6 +254,7 @@ struct TileQkArgs {
     LinesAhead* ahead;       // advanced
     SeenKeys seen;           // [W] multiples of kTileStep; where they are taken, no more scores are written
     RelativeTops* relative;  // of kernels with softmax
+    void* packed;            // of those that pack: uint8_t [kTileStep][byte lanes][4], written
 };
 
 // Rows of numbers <-> columns, query rows in the lanes; one vector of rows.

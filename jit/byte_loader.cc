@@ -185,6 +185,17 @@ std::unique_ptr<ByteLoader> ByteLoader::make(Emitter& e, const quire_format& for
     return std::make_unique<BytesLoader>(e, format, dim);
 }
 
+void ByteLoader::store_in_tile(const RegExp& row, const RegExp& to) {
+    for (int chunk = 0; chunk < chunks(); ++chunk) {
+        const std::vector<Vec> v = e_.vecs("packed", parts());
+        load(v.data(), chunk, row);
+        if (parts() == 2) e_.interleave(v[0], v[1]);
+        for (int part = 0; part < parts(); ++part)
+            e_.vmovups(e_.ptr[to + (chunk * parts() + part) * e_.vec_bytes()], v[size_t(part)]);
+        e_.free(v);
+    }
+}
+
 void ByteLoader::load_signed(const Vec* k, int chunk, const RegExp& row) {
     load(k, chunk, row);
     for (int part = 0; part < parts(); ++part)

@@ -75,6 +75,8 @@ public:
         load_packed(k[0], chunk, row);
         unpack(k);
     }
+    // All of a row into `to`, in the order of byte_tile_order. Clobbers nothing.
+    void store_in_tile(const RegExp& row, const RegExp& to);
     // The same as signed numbers.
     virtual void load_signed(const Vec* k, int chunk, const RegExp& row);
     // As they lie in the row, or in two (half_chunk); and from k[0] to k[parts], lane by lane.

@@ -36,6 +36,7 @@ struct RowKey {
     int rows;  // query rows (decode, tile_pv_rows), vectors of them (tiles); 0 where it does not matter
     Products products = Products::floats;
     Placement placement = Placement::listed;
+    bool packs_keys = false;  // tile_qk_rows: takes rows, and packs them
 
     std::string name(const char* stage) const {
         std::string text = std::string(stage) + "_d" + std::to_string(dim);

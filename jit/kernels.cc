@@ -191,7 +191,8 @@ Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>*
     if (keys.words() || keys.query_bytes() > 0) {
         const auto generate = keys.words() ? generate_tile_qk_words : generate_tile_qk_bytes;
         return make(
-            cache, keys.name("tile_qk"), [&](auto* code) { return generate(keys, code); }, kernel);
+            cache, keys.name(keys.packs_keys ? "tile_qk_rows" : "tile_qk"),
+            [&](auto* code) { return generate(keys, code); }, kernel);
     }
     const TileKey key = tile_key(keys, vecs);
     return make(
@@ -266,7 +267,9 @@ Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& valu
     RowKey of_rows = values;
     of_rows.rows = rows;
     const bool weighs = values.words() || values.bytes();
-    QUIRE_TRY(make_tile_qk(cache, keys, kVecs, &kernels->qk));
+    RowKey rows_of_keys = keys;
+    rows_of_keys.packs_keys = keys.query_bytes() > 0;
+    QUIRE_TRY(make_tile_qk(cache, rows_of_keys, kVecs, &kernels->qk));
     if (weighs) QUIRE_TRY(make_tile_weights(cache, values, kVecs, kernels));
     const auto generate = values.bytes() ? generate_tile_pv_byte_rows
                           : weighs       ? generate_tile_pv_rows
@@ -279,8 +282,7 @@ Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& valu
 
 namespace {
 
-Status make_pack_all_but_values(CodeCache& cache, const RowKey& keys, const RowKey& values,
-                                PackKernels* kernels) {
+Status make_scales_of_both(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
     kernels->key_products = keys.products;
     kernels->value_products = values.products;
     kernels->probability_pairs = probabilities_for(values) == Products::bfloats;
@@ -291,24 +293,34 @@ Status make_pack_all_but_values(CodeCache& cache, const RowKey& keys, const RowK
         QUIRE_TRY(make(
             cache, values.name("tile_scales"), [&](auto* code) { return generate_tile_scales(values, code); },
             &kernels->relate));
+    return {};
+}
+
+Status make_pack_keys(CodeCache& cache, const RowKey& keys, PackKernels* kernels) {
     return make(
         cache, keys.name("pack_keys"), [&](auto* code) { return generate_pack_keys(keys, code); },
         &kernels->keys);
 }
 
-}  // namespace
-
-Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
-    QUIRE_TRY(make_pack_all_but_values(cache, keys, values, kernels));
+Status make_pack_values(CodeCache& cache, const RowKey& values, PackKernels* kernels) {
     return make(
         cache, values.name("pack_values"), [&](auto* code) { return generate_pack_values(values, code); },
         &kernels->values);
 }
 
+}  // namespace
+
+Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
+    QUIRE_TRY(make_scales_of_both(cache, keys, values, kernels));
+    QUIRE_TRY(make_pack_keys(cache, keys, kernels));
+    return make_pack_values(cache, values, kernels);
+}
+
 Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values,
                              PackKernels* kernels) {
-    return values.bytes() ? make_pack_kernels(cache, keys, values, kernels)
-                          : make_pack_all_but_values(cache, keys, values, kernels);
+    QUIRE_TRY(make_scales_of_both(cache, keys, values, kernels));
+    if (keys.query_bytes() == 0) QUIRE_TRY(make_pack_keys(cache, keys, kernels));
+    return values.bytes() ? make_pack_values(cache, values, kernels) : Status();
 }
 
 Status make_panel_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, quire_type type,

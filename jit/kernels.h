@@ -63,7 +63,7 @@ struct PackKernels {                             // cache rows -> tiles for Tile
     bool probability_pairs = false;  // TileKernels::softmax leaves pairs of bfloat16 numbers
     Kernel<ScalesArgs> key_scales, value_scales;
     Kernel<TileScalesArgs> relate;  // of the values, where their weights are words or bytes; else empty
-    Kernel<PackArgs> keys, values;  // values: empty where products take them from the rows of the cache
+    Kernel<PackArgs> keys, values;  // empty where products take the rows of the cache
 };
 
 struct PanelKernels {  // query rows into the lanes, outputs out of them

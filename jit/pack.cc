@@ -104,30 +104,15 @@ public:
 private:
     void emit_words() {
         const auto loader = WordLoader::make(*this, key_.format, key_.dim);
-        emit_chunks(loader->chunks(), 2, [&](const std::vector<Vec>& v, int chunk) {
+        for (int chunk = 0; chunk < loader->chunks(); ++chunk) {
+            const std::vector<Vec> v = vecs("v", 2);
             loader->load_keys(v[0], v[1], chunk, row_);
-        });
-    }
-
-    // In the order of the query's elements (byte_tile_order).
-    void emit_bytes() {
-        const auto loader = ByteLoader::make(*this, key_.format, key_.dim);
-        emit_chunks(loader->chunks(), loader->parts(), [&](const std::vector<Vec>& v, int chunk) {
-            loader->load(v.data(), chunk, row_);
-            if (v.size() == 2) interleave(v[0], v[1]);
-        });
-    }
-
-    template <typename Load>
-    void emit_chunks(int chunks, int width, const Load& load) {
-        for (int chunk = 0; chunk < chunks; ++chunk) {
-            const std::vector<Vec> v = vecs("v", width);
-            load(v, chunk);
-            for (int i = 0; i < width; ++i)
-                vmovups(ptr[tile_ + (chunk * width + i) * vec_bytes()], v[size_t(i)]);
+            for (int i = 0; i < 2; ++i) vmovups(ptr[tile_ + (chunk * 2 + i) * vec_bytes()], v[size_t(i)]);
             free(v);
         }
     }
+
+    void emit_bytes() { ByteLoader::make(*this, key_.format, key_.dim)->store_in_tile(row_, tile_); }
 
     const RowKey key_;
     const Gpr tile_ = gpr("tile"), row_ = gpr("row");

@@ -84,6 +84,15 @@ protected:
 private:
     static constexpr int kLeastTurn = 32;
 
+    void emit_packing() override {
+        stage("packing");
+        const auto loader = ByteLoader::make(*this, key_.format, key_.dim);
+        for (int n = 0; n < n_; ++n) {
+            mov(query_, ptr[keys_ + n * int(sizeof(const char*))]);
+            loader->store_in_tile(query_, element_ + n * key_.tile_lanes() * 4);
+        }
+    }
+
     int group() const { return scale_group(key_.format); }
     // A row of one group has no next scale.
     int turn() const override {

@@ -29,13 +29,17 @@ protected:
         ahead_.begin(args() + offsetof(TileQkArgs, ahead));
         Label each_tile;
         L(each_tile);
-        mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
         mov(element_, keys_);
+        if (key_.packs_keys) {
+            mov(element_, ptr[args() + offsetof(TileQkArgs, packed)]);
+            emit_packing();
+        }
+        mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
         mov(scale_, scales_);
         emit_begin();
         emit_turns();
         emit_end();
-        add(keys_, n_ * key_.tile_lanes() * 4);
+        add(keys_, n_ * (key_.packs_keys ? int(sizeof(const char*)) : key_.tile_lanes() * 4));
         add(scales_, n_ * key_.scales_stride() * 4);
         add(scores_, n_ * panel_bytes());
         sub(count_, n_);
@@ -44,6 +48,8 @@ protected:
         end();
     }
 
+    // From rows to where element_ points. Clobbers query_.
+    virtual void emit_packing() {}
     virtual int turn() const = 0;  // elements
     // What begins a key's scores. These are in memory, where a subclass does not keep them in registers.
     virtual void emit_begin() {
@@ -79,7 +85,7 @@ protected:
     RegExp score_at(int n, int w) const { return scores_ + n * panel_bytes() + w * vec_bytes(); }
 
     const RowKey key_;
-    const Gpr query_ = gpr("query"), element_ = gpr("element"), scale_ = gpr("scale");
+    const Gpr query_ = gpr("query"), element_ = gpr("element"), scale_ = gpr("scale"), keys_ = gpr("keys");
 
 private:
     void emit_turns() {
@@ -96,8 +102,7 @@ private:
         emit_elements(key_.dim % turn());
     }
 
-    const Gpr keys_ = gpr("keys"), scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"),
-              left_ = gpr("left");
+    const Gpr scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"), left_ = gpr("left");
 };
 
 }  // namespace quire::jit

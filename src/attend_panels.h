@@ -43,8 +43,8 @@ void for_queries(const Panel& panel, int64_t group, const Body& body) {
 struct TileState {
     bool few;                      // AttentionPlan::takes_few: there is one panel
     const jit::PackKernels* pack;  // the plan's, or those of few rows
-    const float* packed_keys;      // as TileQkArgs has them: `keys`, or rows of the cache that lie as such
-    const void* packed;            // values as TilePvArgs has them
+    const void* packed_keys;  // as TileQkArgs has them: `keys`, rows of the cache that lie as such, or a list
+    const void* packed;       // values as TilePvArgs has them
     Panel* panels;
     int64_t num_panels;
     float *keys, *values;              // packed tile; few rows pack values that are bytes alone

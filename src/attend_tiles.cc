@@ -250,7 +250,7 @@ void attend_panel(const AttentionPlan& plan, const AttentionProblem& p, const It
     const jit::TileQkArgs qk{panel.query, s.packed_keys, s.scores,
                              scored,      s.key_scales,  panel.factors,
                              s.new_max,   ahead,         in_steps(seen, jit::kTileStep),
-                             nullptr};
+                             nullptr,     s.keys};
     const jit::TileKernels& kernels = kernels_of(plan, panel, false, s);
     const bool is_plain = !masked && !view.bias && count == scored;
     if (is_first || !is_plain || !score_relative(kernels, qk, panel, s))
@@ -278,7 +278,8 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     const char *const *key = rows.key, *const *key_scale = rows.key_scale;
     s.taken.take(pack.key_rows, spec.key_format, spec.D, rows, &key, &key_scale);
     if (pack.key_scales) pack.key_scales({key_scale, s.key_scales, rows.padded()});
-    s.packed_keys = packed_in_cache(plan, rows);
+    s.packed_keys = key;
+    if (pack.keys) s.packed_keys = packed_in_cache(plan, rows);
     if (!s.packed_keys) {
         pack.keys({key, s.key_scales, s.keys, rows.padded()});
         s.packed_keys = s.keys;

@@ -86,7 +86,8 @@ public:
                                         new_max_.as<float>(),
                                         ahead.as<jit::LinesAhead>(),
                                         {},
-                                        relative.as<jit::RelativeTops>()},
+                                        relative.as<jit::RelativeTops>(),
+                                        nullptr},
                                        Entry::nan);
         const int64_t fails = relative.as<jit::RelativeTops>()->fails;
         EXPECT_TRUE(fails == 0 || fails == 1) << fails;

@@ -29,18 +29,20 @@ TilePacking::Packed TilePacking::pack(const KernelRows& key_source, const Kernel
                 floats(size_t(value_panels() * panel_stride())),
                 floats(size_t(key_.scales_floats(padded))),
                 floats(size_t(value_.scales_floats(padded))),
-                {}};
+                {},
+                key_source.rows(first, count, padded)};
     const int values = value_pairs() || few_ ? padded : count;
     tile.value_rows = value_source.rows(first, count, values);
-    const GuardedBuffer key_rows = key_source.rows(first, count, padded),
-                        key_scales = key_source.scales(first, count, padded),
+    const GuardedBuffer key_scales = key_source.scales(first, count, padded),
                         value_scales = value_source.scales(first, count, padded);
     if (kernels_.key_scales)
         poisoned_call<jit::ScalesArgs>(
             kernels_.key_scales, {address(key_scales), tile.key_scales.as<float>(), padded}, around.entry);
-    poisoned_call<jit::PackArgs>(
-        kernels_.keys, {address(key_rows), tile.key_scales.as<float>(), tile.keys.as<float>(), padded},
-        around.entry);
+    if (kernels_.keys)
+        poisoned_call<jit::PackArgs>(
+            kernels_.keys,
+            {address(tile.key_rows), tile.key_scales.as<float>(), tile.keys.as<float>(), padded},
+            around.entry);
     if (kernels_.value_scales)
         poisoned_call<jit::ScalesArgs>(kernels_.value_scales,
                                        {address(value_scales), tile.value_scales.as<float>(), padded},

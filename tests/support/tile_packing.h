@@ -19,7 +19,7 @@ public:
 
     // What a kernel writes, and the next one reads.
     struct Packed {
-        GuardedBuffer keys, values, key_scales, value_scales, value_rows;
+        GuardedBuffer keys, values, key_scales, value_scales, value_rows, key_rows;
     };
     // Of `count` rows from `first` on.
     Packed pack(const KernelRows& key_source, const KernelRows& value_source, int first, int count,

@@ -281,8 +281,9 @@ private:
         const bool masked = setup_.masked || (has_pairs() && padded != count) || count % jit::kTileStep != 0;
         GuardedBuffer new_max = array(L, around.scratch, flush_);
         const int64_t plain = setup_.masked ? 0 : count - 1;
+        GuardedBuffer packed = array(size_t(jit::kTileStep * key_.tile_lanes()), around.scratch, flush_);
         const jit::TileQkArgs qk{key_.products == jit::Products::floats ? query_.data() : rounded_.data(),
-                                 tile.keys.data(),
+                                 packing_->kernels().keys ? tile.keys.data() : tile.key_rows.data(),
                                  scores.as<float>(),
                                  (count + jit::kTileStep - 1) / jit::kTileStep * jit::kTileStep,
                                  tile.key_scales.as<float>(),
@@ -290,7 +291,8 @@ private:
                                  new_max.as<float>(),
                                  ahead_.as<jit::LinesAhead>(),
                                  seen(first, count, jit::kTileStep),
-                                 nullptr};
+                                 nullptr,
+                                 packed.data()};
         const bool tries = takes_relative() && first == kFirst;
         if (!tries || !score_relative(qk, around, max, sum, rescale)) {
             std::copy_n(max.as<float>(), L, new_max.as<float>());
