@@ -328,18 +328,18 @@ struct TileWeightsArgs {  // probabilities * scales of the values, as words or u
 
 struct TilePvArgs {
     const void* probabilities;  // float [N][W * L], pairs of bfloat16, or the weights of TileWeightsArgs
-    const void* values;    // as packed; of few rows as words or numbers: const char* [N], each row's address
-    const float* rescale;  // [W * L], or NULL: output holds nothing yet
-    float* output;         // [whole panels of Dv][W * L], of few rows [R][V]; accumulated
-    int64_t count;         // keys, exact; of pairs: a multiple of kKeyPadding
-    int64_t panels;        // of kValuePanel values: all
-    const float* factors;  // of the weights, as TileWeightsArgs
-    const float* tops;     // [groups]: the largest scales; bytes: not used
-    LinesAhead* ahead;     // advanced
-    // Of few rows as numbers: the values' [N][scale stride], and [2][kTileKeys][L], of which what is there is
-    // lost.
-    const float* scales;
-    void* weights;
+    const void* values;         // as packed; of few rows that are not: const char* [N], each row's address
+    const float* rescale;       // [W * L], or NULL: output holds nothing yet
+    float* output;              // [whole panels of Dv][W * L], of few rows [R][V]; accumulated
+    int64_t count;              // keys, exact; of pairs: a multiple of kKeyPadding
+    int64_t panels;             // of kValuePanel values: all
+    const float* factors;       // of the weights, as TileWeightsArgs
+    const float* tops;          // [groups]: the largest scales; bytes: not used
+    LinesAhead* ahead;          // advanced
+    const float* scales;        // of few rows as numbers: the values' [N][scale stride]
+    // Whose content is lost: of few rows as numbers float [2][kTileKeys][L], as bytes that are not packed
+    // uint8_t [kTileKeys][2 L].
+    void* room;
     SeenKeys seen;  // [W] of pairs: even; where they are taken, no more probabilities are read
 };
 

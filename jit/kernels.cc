@@ -277,6 +277,10 @@ Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& valu
     QUIRE_TRY(make(
         cache, of_rows.name("tile_pv_rows"), [&](auto* code) { return generate(of_rows, code); },
         &kernels->pv));
+    if (values.bytes() && has_tile_pv_byte_lists(values))
+        QUIRE_TRY(make(
+            cache, of_rows.name("tile_pv_lists"),
+            [&](auto* code) { return generate_tile_pv_byte_lists(of_rows, code); }, &kernels->pv_lists));
     return make_tile_softmax(cache, {keys.target, scores, kVecs, false, probabilities_for(values)}, kernels);
 }
 
@@ -320,6 +324,7 @@ Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey&
                              PackKernels* kernels) {
     QUIRE_TRY(make_scales_of_both(cache, keys, values, kernels));
     if (keys.query_bytes() == 0) QUIRE_TRY(make_pack_keys(cache, keys, kernels));
+    kernels->value_lists = values.bytes() && has_tile_pv_byte_lists(values);
     return values.bytes() ? make_pack_values(cache, values, kernels) : Status();
 }
 

@@ -55,6 +55,7 @@ struct TileKernels {  // query rows in the lanes; for one width of panel
     Kernel<TileSoftmaxArgs> softmax, softmax_masked;
     Kernel<TileWeightsArgs> weights;  // empty where pv takes what softmax gives
     Kernel<TilePvArgs> pv;
+    Kernel<TilePvArgs> pv_lists;  // of values that are not packed (PackKernels::value_lists); else empty
 };
 
 struct PackKernels {                             // cache rows -> tiles for TileKernels
@@ -63,6 +64,7 @@ struct PackKernels {                             // cache rows -> tiles for Tile
     bool probability_pairs = false;  // TileKernels::softmax leaves pairs of bfloat16 numbers
     Kernel<ScalesArgs> key_scales, value_scales;
     Kernel<TileScalesArgs> relate;  // of the values, where their weights are words or bytes; else empty
+    bool value_lists = false;       // where no scale is negative, products may take the rows of the cache
     Kernel<PackArgs> keys, values;  // empty where products take the rows of the cache
 };
 

@@ -22,9 +22,10 @@ public:
 
 protected:
     static constexpr int kVecs = 2;  // of elements, of one group
-    static constexpr int kMostRows = 8;
 
-    explicit TilePvFew(const RowKey& key) : Emitter(*key.target), key_(key), ahead_(*this, *key.target) {}
+    // most_rows: of a pass.
+    explicit TilePvFew(const RowKey& key, int most_rows = 8)
+        : Emitter(*key.target), key_(key), most_rows_(most_rows), ahead_(*this, *key.target) {}
 
     void generate() {
         begin();
@@ -74,6 +75,7 @@ protected:
     }
 
     const RowKey key_;
+    const int most_rows_;
     TileAhead ahead_;
     // output_: of the step's first element. left_: groups, from all to 1. at_: bytes of a row before the
     // step.
@@ -82,7 +84,7 @@ protected:
 
 private:
     void emit_passes() {
-        const int passes = (key_.rows + kMostRows - 1) / kMostRows;
+        const int passes = (key_.rows + most_rows_ - 1) / most_rows_;
         for (int i = 0, row = 0; i < passes; ++i) {
             const int rows = (key_.rows - row + passes - i - 1) / (passes - i);
             stage("pass from row " + std::to_string(row));

@@ -32,7 +32,7 @@ private:
         if (next) inc(at);
         and_(at, 1);
         shl(at, 13);
-        add(at, ptr[args() + offsetof(TilePvArgs, weights)]);
+        add(at, ptr[args() + offsetof(TilePvArgs, room)]);
     }
 
     void emit_begin() override {

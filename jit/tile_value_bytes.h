@@ -20,5 +20,8 @@ Status generate_tile_byte_weights(const RowKey& key, std::vector<uint8_t>* code)
 Status generate_tile_pv_bytes(const RowKey& key, std::vector<uint8_t>* code);      // void(const TilePvArgs*)
 // Of few query rows, `rows` of them in one vector.
 Status generate_tile_pv_byte_rows(const RowKey& key, std::vector<uint8_t>* code);  // void(const TilePvArgs*)
+// The same of values that are not packed, whose scales are none of them negative (jit/tile_pv_byte_lists.cc).
+bool has_tile_pv_byte_lists(const RowKey& key);
+Status generate_tile_pv_byte_lists(const RowKey& key, std::vector<uint8_t>* code);  // void(const TilePvArgs*)
 
 }  // namespace quire::jit

@@ -45,6 +45,7 @@ struct TileState {
     const jit::PackKernels* pack;  // the plan's, or those of few rows
     const void* packed_keys;  // as TileQkArgs has them: `keys`, rows of the cache that lie as such, or a list
     const void* packed;       // values as TilePvArgs has them
+    bool value_lists;         // they are rows (PackKernels::value_lists)
     Panel* panels;
     int64_t num_panels;
     float *keys, *values;              // packed tile; few rows pack values that are bytes alone

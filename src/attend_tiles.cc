@@ -3,6 +3,7 @@
 // bytes), then every panel of query rows runs over the tile. A panel starts and stops at its own first and
 // last visible key; masks run only where a panel needs them.
 #include <algorithm>
+#include <cstring>
 
 #include "src/attend_panels.h"
 #include "src/attend_query_rows.h"
@@ -184,9 +185,10 @@ void add_values(const AttentionPlan& plan, const jit::TileKernels& kernels, cons
     const int64_t panels = (plan.spec.Dv + jit::kValuePanel - 1) / jit::kValuePanel;
     if (kernels.weights)
         kernels.weights({s.scores, s.value_scales, s.weights, s.weight_factors, s.tops, count});
-    kernels.pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.packed,
-                is_first ? nullptr : s.rescale, panel.output, count, panels, s.weight_factors, s.tops, ahead,
-                s.value_scales, s.weights, seen});
+    const auto& pv = s.value_lists ? kernels.pv_lists : kernels.pv;
+    pv({kernels.weights ? static_cast<const void*>(s.weights) : s.scores, s.packed,
+        is_first ? nullptr : s.rescale, panel.output, count, panels, s.weight_factors, s.tops, ahead,
+        s.value_scales, s.value_lists ? s.values : s.weights, seen});
 }
 
 // QK and softmax in one. False where the tile's scores are too large for it: then the next tile is not tried.
@@ -272,6 +274,17 @@ const float* packed_in_cache(const AttentionPlan& plan, const RowAddresses& rows
     return reinterpret_cast<const float*>(rows.key[0]);
 }
 
+// By signs, that of NaN as well.
+bool any_negative(const float* numbers, int64_t count) {
+    uint32_t bits = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        uint32_t of_number;
+        std::memcpy(&of_number, &numbers[i], sizeof(of_number));
+        bits |= of_number;
+    }
+    return bits >> 31 != 0;
+}
+
 void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s) {
     const AttentionSpec& spec = plan.spec;
     const jit::PackKernels& pack = *s.pack;
@@ -289,7 +302,9 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
     const bool pairs = pack.value_products != jit::Products::floats;
     s.packed = value;
-    if (pack.values) {
+    s.value_lists =
+        pack.value_lists && !any_negative(s.value_scales, rows.padded() * plan.value_scale_stride);
+    if (pack.values && !s.value_lists) {
         pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
         s.packed = s.values;
     }

@@ -29,13 +29,14 @@ public:
         add(k.values);
     }
     void add(const jit::TileKernels& k) {
-        static_assert(sizeof k == 6 * sizeof k.qk, "one is not named here");
+        static_assert(sizeof k == 7 * sizeof k.qk, "one is not named here");
         add(k.qk);
         add(k.qk_softmax);
         add(k.softmax);
         add(k.softmax_masked);
         add(k.weights);
         add(k.pv);
+        add(k.pv_lists);
     }
     void add(const jit::PanelKernels& k, bool outputs = true) {
         add(k.rows);

@@ -52,7 +52,9 @@ public:
 
     Result run(const Surroundings& around) {
         runs_ = GuardedBuffer::of(
-            std::vector<jit::LineRun>{{4096 + jit::kWritten, 4096 + 300}, {8192, 8193}, {0, 0}}, flush_);
+            std::vector<jit::LineRun>{
+                {4096 + jit::kWritten, 4096 + 300}, {8192 + jit::kSecondLevel, 8192 + 3}, {0, 0}},
+            flush_);
         ahead_ = GuardedBuffer::of(
             std::vector<jit::LinesAhead>{{64, 100, runs_.as<jit::LineRun>(), jit::kLineBytes}}, flush_);
         GuardedBuffer output = array(
@@ -115,6 +117,14 @@ public:
         }
     }
 
+    bool takes_lists() const {
+        if (!packing_->kernels().value_lists) return false;
+        for (int t = 0; t < kKeys; ++t)
+            for (int g = 0; g < value_.groups(); ++g)
+                if (std::signbit(values_.scale(t, g))) return false;
+        return true;
+    }
+
 private:
     // A whole tile, one of whole steps, as kernels of QK with softmax take it, and one of others.
     static constexpr int kFirst = jit::kTileKeys, kSecond = 2 * jit::kKeyPadding, kThird = 21,
@@ -140,7 +150,7 @@ private:
     // The products have gone on from line to line, and stay with the last one: a tile has more steps than
     // these lines.
     void check_ahead() const {
-        EXPECT_EQ(ahead_.as<jit::LinesAhead>()->line, 8192u) << setup_.name();
+        EXPECT_EQ(ahead_.as<jit::LinesAhead>()->line, 8192u + jit::kSecondLevel) << setup_.name();
         EXPECT_EQ(ahead_.as<jit::LinesAhead>()->step, 0u) << setup_.name();
         EXPECT_EQ(ahead_.as<jit::LinesAhead>()->next, runs_.as<jit::LineRun>() + 2) << setup_.name();
     }
@@ -329,21 +339,23 @@ private:
                                             {scores.as<float>(), tile.value_scales.as<float>(),
                                              weights.data(), factors.as<float>(), tops.as<float>(), padded},
                                             around.entry);
-        poisoned_call<jit::TilePvArgs>(
-            kernels_.pv,
-            {weights.data(),
-             packing_->kernels().values ? tile.values.data() : tile.value_rows.data(),
-             rescaling,
-             output.as<float>(),
-             padded,
-             panels(),
-             factors.as<float>(),
-             tops.as<float>(),
-             ahead_.as<jit::LinesAhead>(),
-             nullptr,
-             nullptr,
-             {}},
-            around.entry);
+        GuardedBuffer room =
+            array(takes_lists() ? size_t(jit::kTileKeys * lanes_ / 2) : 0, around.scratch, flush_);
+        const bool lists = takes_lists() || !packing_->kernels().values;
+        poisoned_call<jit::TilePvArgs>(takes_lists() ? kernels_.pv_lists : kernels_.pv,
+                                       {weights.data(),
+                                        lists ? tile.value_rows.data() : tile.values.data(),
+                                        rescaling,
+                                        output.as<float>(),
+                                        padded,
+                                        panels(),
+                                        factors.as<float>(),
+                                        tops.as<float>(),
+                                        ahead_.as<jit::LinesAhead>(),
+                                        nullptr,
+                                        room.data(),
+                                        {}},
+                                       around.entry);
     }
 
     const TileSetup setup_;
@@ -361,7 +373,8 @@ private:
 
 }  // namespace
 
-void check_tiles(const TileSetup& setup) {
+bool check_tiles(const TileSetup& setup) {
+    bool lists = false;
     for (const Flush flush : {Flush::end, Flush::begin}) {
         Tiles tiles(setup, flush);
         Surroundings around;
@@ -371,7 +384,9 @@ void check_tiles(const TileSetup& setup) {
         around.scratch = 0;
         EXPECT_TRUE(tiles.run(around) == poisoned)
             << setup.name() << ": registers or scratch show in the result";
+        lists = lists || tiles.takes_lists();
     }
+    return lists;
 }
 
 }  // namespace quire::test

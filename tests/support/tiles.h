@@ -26,7 +26,8 @@ struct TileSetup {
     }
 };
 
-// Results are right, whatever registers and scratch held before.
-void check_tiles(const TileSetup& setup);
+// Results are right, whatever registers and scratch held before. True where values stayed in the rows of the
+// cache as they have no negative scale (PackKernels::value_lists).
+bool check_tiles(const TileSetup& setup);
 
 }  // namespace quire::test
