@@ -254,7 +254,7 @@ struct TileQkArgs {
     LinesAhead* ahead;       // advanced
     SeenKeys seen;           // [W] multiples of kTileStep; where they are taken, no more scores are written
     RelativeTops* relative;  // of kernels with softmax
-    void* packed;            // of those that pack: uint8_t [kTileStep][byte lanes][4], written
+    void* packed;            // of those that pack: uint8_t [2][kTileStep][byte lanes][4], written
 };
 
 // Rows of numbers <-> columns, query rows in the lanes; one vector of rows.

@@ -1,14 +1,10 @@
-#include "jit/kernels.h"
-
+// Kernels of tiles, panels and the rest; decode's are in jit/kernels_decode.cc.
 #include <algorithm>
 
 #include "jit/append.h"
+#include "jit/kernels_make.h"
 #include "jit/merge.h"
 #include "jit/pack.h"
-#include "jit/pv.h"
-#include "jit/qk.h"
-#include "jit/query_fours.h"
-#include "jit/scales.h"
 #include "jit/softmax.h"
 #include "jit/tile_bias.h"
 #include "jit/tile_bytes.h"
@@ -19,138 +15,10 @@
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
 #include "jit/token_place.h"
-#include "jit/token_pv.h"
-#include "jit/token_qk.h"
 #include "jit/token_rows.h"
-#include "jit/token_weights.h"
-#include "jit/weights.h"
-#include "jit/weights_bytes.h"
-#include "jit/weights_fours.h"
 
 namespace quire::jit {
 namespace {
-
-template <typename Args, typename Generate>
-Status make(CodeCache& cache, const std::string& name, const Generate& generate, Kernel<Args>* kernel) {
-    std::shared_ptr<const Code> code;
-    QUIRE_TRY(cache.get(name, generate, &code));
-    *kernel = Kernel<Args>(std::move(code));
-    return {};
-}
-
-Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kernel) {
-    if (key.groups() == 0) return {};
-    key.rows = 0;
-    return make(
-        cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
-}
-
-// Of float products.
-RowKey plain(RowKey key) {
-    key.products = Products::floats;
-    return key;
-}
-
-void set_query(const RowKey& keys, DecodeKernels* kernels) {
-    kernels->query = keys.products;
-    if (keys.words()) kernels->query_order = query_word_order(keys);
-    kernels->query_unit = query_unit(keys);
-}
-
-// Of blocks of tokens.
-Status make_token_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
-    set_query(keys, kernels);
-    return make(
-        cache, keys.name("token_qk"), [&](auto* code) { return generate_token_qk(keys, code); },
-        &kernels->listed.qk);
-}
-
-// Where keys are bytes (`medium`), weights are products of words: jit/weights_emitter.h.
-RowKey weights_of(const RowKey& keys, RowKey values) {
-    if (values.words() && keys.bytes()) values.products = Products::bytes;
-    return values;
-}
-
-Status make_token_weights(CodeCache& cache, const RowKey& keys, const RowKey& values,
-                          Kernel<WeightsArgs>* kernel) {
-    if (values.products == Products::three_bytes)
-        return make(
-            cache, values.name("token_weights"),
-            [&](auto* code) { return generate_weights_fours(values, code); }, kernel);
-    if (values.bytes())
-        return make(
-            cache, values.name("token_weights_of"),
-            [&](auto* code) { return generate_token_weights_bytes(values, code); }, kernel);
-    if (!token_weights_fold(values)) return {};
-    const RowKey weights = weights_of(keys, values);
-    return make(
-        cache, weights.name("token_weights"),
-        [&](auto* code) { return generate_token_weights(weights, code); }, kernel);
-}
-
-Status make_token_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
-    RowKey scales = values;
-    scales.rows = 0;
-    scales.products = Products::floats;
-    QUIRE_TRY(make(
-        cache, scales.name("token_scales"), [&](auto* code) { return generate_token_scales(scales, code); },
-        &kernels->listed.value_scales));
-    QUIRE_TRY(make_token_weights(cache, keys, values, &kernels->weights));
-    return make(
-        cache, values.name("token_pv"), [&](auto* code) { return generate_token_pv(values, code); },
-        &kernels->listed.pv);
-}
-
-Status make_query_fours(CodeCache& cache, RowKey keys, DecodeKernels* kernels) {
-    keys.rows = 0;
-    return make(
-        cache, keys.name("query_fours"), [&](auto* code) { return generate_query_fours(keys, code); },
-        &kernels->query_fours);
-}
-
-Status make_block_qk(CodeCache& cache, const RowKey& keys, BlockKernels* kernels) {
-    QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
-    return make(
-        cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk);
-}
-
-Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
-    set_query(keys, kernels);
-    if (has_query_fours(keys)) QUIRE_TRY(make_query_fours(cache, keys, kernels));
-    return make_block_qk(cache, keys, &kernels->listed);
-}
-
-Status make_block_pv(CodeCache& cache, const RowKey& values, BlockKernels* kernels) {
-    QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));
-    return make(
-        cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); }, &kernels->pv);
-}
-
-Status make_row_weights(CodeCache& cache, const RowKey& keys, const RowKey& values,
-                        Kernel<WeightsArgs>* kernel) {
-    if (values.bytes())
-        return make(
-            cache, values.name("decode_weights_of"),
-            [&](auto* code) { return generate_weights_bytes(values, code); }, kernel);
-    if (values.products == Products::floats && !folds_scales(values)) return {};
-    const RowKey weights = weights_of(keys, values);
-    return make(
-        cache, weights.name("decode_weights"), [&](auto* code) { return generate_weights(weights, code); },
-        kernel);
-}
-
-Status make_row_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
-    QUIRE_TRY(make_row_weights(cache, keys, values, &kernels->weights));
-    return make_block_pv(cache, values, &kernels->listed);
-}
-
-Status make_side_by_side(CodeCache& cache, RowKey keys, RowKey values, Placement placement,
-                         BlockKernels* kernels) {
-    if (token_block_info(keys.format.type) || token_block_info(values.format.type)) return {};
-    keys.placement = values.placement = placement;
-    QUIRE_TRY(make_block_qk(cache, keys, kernels));
-    return make_block_pv(cache, values, kernels);
-}
 
 // The fewer vectors of query rows, the fewer products there are for a line of the cache.
 TileKey tile_key(const RowKey& key, int vecs) {
@@ -166,25 +34,6 @@ std::string tile_name(const char* stage, const TileKey& key) {
     return std::string(stage) + "_d" + std::to_string(key.dim) + "_stride" + std::to_string(key.key_stride) +
            "_w" + std::to_string(key.vecs) + ahead + products_name(key.products) + "_" + key.target->name;
 }
-
-}  // namespace
-
-Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
-                           Placement placement, DecodeKernels* kernels) {
-    QUIRE_TRY(token_block_info(keys.format.type) ? make_token_qk(cache, keys, kernels)
-                                                 : make_row_qk(cache, keys, kernels));
-    QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, keys, values, kernels)
-                                                   : make_row_pv(cache, keys, values, kernels));
-    QUIRE_TRY(make_side_by_side(cache, keys, values, placement, &kernels->side_by_side));
-    kernels->placement = placement;
-    kernels->of_block = values.words() || values.bytes();
-    const SoftmaxKey softmax{keys.target, scores, kernels->of_block};
-    return make(
-        cache, softmax.name(), [&](auto* code) { return generate_softmax(softmax, code); },
-        &kernels->softmax);
-}
-
-namespace {
 
 Status make_tile_qk(CodeCache& cache, RowKey keys, int vecs, Kernel<TileQkArgs>* kernel) {
     keys.rows = vecs;

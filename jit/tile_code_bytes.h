@@ -80,16 +80,19 @@ protected:
     }
 
     const ByteTileForm form_;
+    const Gpr numbers_ = gpr("numbers");
+    // Of the query; where keys are packed, of the cache.
+    const Gpr row_ = key_.query_bytes() > 1 || key_.packs_keys ? gpr("row") : Gpr();
 
 private:
     static constexpr int kLeastTurn = 32;
 
-    void emit_packing() override {
+    void emit_packing(int keys) override {
         stage("packing");
         const auto loader = ByteLoader::make(*this, key_.format, key_.dim);
-        for (int n = 0; n < n_; ++n) {
-            mov(query_, ptr[keys_ + n * int(sizeof(const char*))]);
-            loader->store_in_tile(query_, element_ + n * key_.tile_lanes() * 4);
+        for (int n = 0; n < keys; ++n) {
+            mov(row_, ptr[keys_ + n * int(sizeof(const char*))]);
+            loader->store_in_tile(row_, room_ + n * key_.tile_lanes() * 4);
         }
     }
 
@@ -113,8 +116,6 @@ private:
         add(numbers_, turn() / form_.part * form_.numbers * panel_bytes());
         if (key_.groups() > 1) add(scale_, turn() / group() * 4);
     }
-
-    const Gpr numbers_ = gpr("numbers");
 };
 
 }  // namespace quire::jit

@@ -27,19 +27,19 @@ protected:
         mov(scores_, ptr[args() + offsetof(TileQkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(TileQkArgs, count)]);
         ahead_.begin(args() + offsetof(TileQkArgs, ahead));
+        if (key_.packs_keys) emit_first_packed();
         Label each_tile;
         L(each_tile);
-        mov(element_, keys_);
-        if (key_.packs_keys) {
-            mov(element_, ptr[args() + offsetof(TileQkArgs, packed)]);
-            emit_packing();
-        }
+        if (key_.packs_keys)
+            emit_packed_at();
+        else
+            mov(element_, keys_);
         mov(query_, ptr[args() + offsetof(TileQkArgs, query)]);
         mov(scale_, scales_);
         emit_begin();
         emit_turns();
         emit_end();
-        add(keys_, n_ * (key_.packs_keys ? int(sizeof(const char*)) : key_.tile_lanes() * 4));
+        if (!key_.packs_keys) add(keys_, n_ * key_.tile_lanes() * 4);
         add(scales_, n_ * key_.scales_stride() * 4);
         add(scores_, n_ * panel_bytes());
         sub(count_, n_);
@@ -48,8 +48,8 @@ protected:
         end();
     }
 
-    // From rows to where element_ points. Clobbers query_.
-    virtual void emit_packing() {}
+    // Of so many keys, from the rows that keys_ lists to `room_`.
+    virtual void emit_packing(int) {}
     virtual int turn() const = 0;  // elements
     // What begins a key's scores. These are in memory, where a subclass does not keep them in registers.
     virtual void emit_begin() {
@@ -86,20 +86,59 @@ protected:
 
     const RowKey key_;
     const Gpr query_ = gpr("query"), element_ = gpr("element"), scale_ = gpr("scale"), keys_ = gpr("keys");
+    const Gpr room_ = key_.packs_keys ? gpr("room") : Gpr();
 
 private:
+    int packed_bytes() const { return n_ * key_.tile_lanes() * 4; }  // of a step of keys
+
+    void emit_packed(int keys) {
+        emit_packing(keys);
+        add(keys_, keys * int(sizeof(const char*)));
+        add(room_, keys * key_.tile_lanes() * 4);
+    }
+    void emit_first_packed() {
+        mov(room_, ptr[args() + offsetof(TileQkArgs, packed)]);
+        emit_packed(n_);
+    }
+    // Keys that were packed while the step before was multiplied, and room for those of the next: two rooms
+    // by turns. In the last step its own keys are packed once more.
+    void emit_packed_at() {
+        Label other, more;
+        lea(element_, ptr[room_ - packed_bytes()]);
+        mov(room_, ptr[args() + offsetof(TileQkArgs, packed)]);
+        cmp(element_, room_);
+        jne(other);
+        add(room_, packed_bytes());
+        L(other);
+        cmp(count_, n_);
+        jne(more);
+        sub(keys_, n_ * int(sizeof(const char*)));
+        L(more);
+    }
+
     void emit_turns() {
         const int whole = key_.dim / turn();
-        if (whole > 0) {
-            Label each;
-            mov(left_, whole);
-            begin_loop(each);
-            emit_elements(turn());
-            emit_next();
-            dec(left_);
-            jnz(each, T_NEAR);
+        int packing = 0, keys = 1;  // turns that pack so many keys each
+        if (key_.packs_keys && whole > 0) {
+            while (keys * whole < n_) keys *= 2;
+            packing = n_ / keys;
         }
+        emit_loop(packing, keys);
+        emit_loop(whole - packing, 0);
+        if (key_.packs_keys && whole == 0) emit_packed(n_);
         emit_elements(key_.dim % turn());
+    }
+
+    void emit_loop(int turns, int packed_keys) {
+        if (turns == 0) return;
+        Label each;
+        mov(left_, turns);
+        begin_loop(each);
+        if (packed_keys > 0) emit_packed(packed_keys);
+        emit_elements(turn());
+        emit_next();
+        dec(left_);
+        jnz(each, T_NEAR);
     }
 
     const Gpr scales_ = gpr("scales"), scores_ = gpr("scores"), count_ = gpr("count"), left_ = gpr("left");

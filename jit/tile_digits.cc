@@ -113,7 +113,8 @@ private:
 
     std::vector<std::vector<Vec>> sums_, digit_rows_;  // the highest digit first
     const std::vector<Vec> scores_;
-    const Gpr row_ = gpr("row"), four_ = gpr("four"), turns_ = gpr("turns");
+    const Gpr four_ = gpr("four");
+    const Gpr& turns_ = rax;  // no other register is left
 };
 
 // score[n][w] = 0
@@ -207,7 +208,7 @@ private:
     void emit_end() override { store_scaled(sums_); }
 
     const std::vector<Vec> sums_;
-    const Gpr row_ = gpr("row"), four_ = gpr("four"), digits_ = gpr("digits");
+    const Gpr four_ = gpr("four"), digits_ = gpr("digits");
     const Gpr& turns_ = rax;  // no other register is left
 };
 

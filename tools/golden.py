@@ -193,8 +193,9 @@ KERNELS = (
     (
         ("avx512_vnni_bf16",),
         "--cache int8 --precision medium --head-dim 32 --group 32",
-        """tile_qk_d32_r1_int8_gr32_f16_bytes tile_query_d32_int8_gr32_f16_bytes
-        tile_pv_rows_d32_r16_int8_gr32_f16_bytes""",
+        """tile_qk_d32_r1_int8_gr32_f16_bytes tile_qk_rows_d32_r1_int8_gr32_f16_bytes
+        tile_query_d32_int8_gr32_f16_bytes tile_pv_rows_d32_r16_int8_gr32_f16_bytes
+        tile_pv_lists_d32_r16_int8_gr32_f16_bytes""",
     ),
 )
 

@@ -291,7 +291,7 @@ private:
         const bool masked = setup_.masked || (has_pairs() && padded != count) || count % jit::kTileStep != 0;
         GuardedBuffer new_max = array(L, around.scratch, flush_);
         const int64_t plain = setup_.masked ? 0 : count - 1;
-        GuardedBuffer packed = array(size_t(jit::kTileStep * key_.tile_lanes()), around.scratch, flush_);
+        GuardedBuffer packed = array(size_t(2 * jit::kTileStep * key_.tile_lanes()), around.scratch, flush_);
         const jit::TileQkArgs qk{key_.products == jit::Products::floats ? query_.data() : rounded_.data(),
                                  packing_->kernels().keys ? tile.keys.data() : tile.key_rows.data(),
                                  scores.as<float>(),
