@@ -274,14 +274,16 @@ const float* packed_in_cache(const AttentionPlan& plan, const RowAddresses& rows
     return reinterpret_cast<const float*>(rows.key[0]);
 }
 
-// By signs, that of NaN as well.
-bool any_negative(const float* numbers, int64_t count) {
+// By signs, that of NaN as well. What lies between a row's last scale and the next row is none.
+bool any_negative(const float* scales, int64_t rows, int64_t groups, int64_t stride) {
+    if (groups == stride) groups = rows * stride, rows = 1;  // one loop, of whole vectors
     uint32_t bits = 0;
-    for (int64_t i = 0; i < count; ++i) {
-        uint32_t of_number;
-        std::memcpy(&of_number, &numbers[i], sizeof(of_number));
-        bits |= of_number;
-    }
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t i = 0; i < groups; ++i) {
+            uint32_t of_scale;
+            std::memcpy(&of_scale, &scales[row * stride + i], sizeof(of_scale));
+            bits |= of_scale;
+        }
     return bits >> 31 != 0;
 }
 
@@ -302,8 +304,8 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
     const bool pairs = pack.value_products != jit::Products::floats;
     s.packed = value;
-    s.value_lists =
-        pack.value_lists && !any_negative(s.value_scales, rows.padded() * plan.value_scale_stride);
+    s.value_lists = pack.value_lists && !any_negative(s.value_scales, rows.padded(), plan.tile_weight_groups,
+                                                      plan.value_scale_stride);
     if (pack.values && !s.value_lists) {
         pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
         s.packed = s.values;

@@ -121,6 +121,24 @@ TEST(AttentionNan, QuickDeadSlots) {
         for (const Case& c : small_shapes(format)) check_dead(c, {&best_target()});
 }
 
+// Three groups, whose scales share vectors with what lies behind them, and 15 query rows a kv head, whose
+// values may stay in the cache by the signs of their scales.
+TEST(AttentionNan, QuickDeadScalesBesideThree) {
+    Case c;
+    c.D = c.Dv = 96;
+    c.H = 6;
+    c.Hk = 2;
+    c.key_format = c.value_format = quantised(QUIRE_INT8, 32, QUIRE_F16);
+    c.precision = QUIRE_PRECISION_MEDIUM;
+    c.causal = true;
+    c.placement = Placement::pages;
+    c.page_size = 16;
+    for (const int64_t keys : {5, 37, 130, 262}) {
+        c.sequences = {{5, keys}, {5, keys + 3}};
+        check_dead(c, jit_targets());
+    }
+}
+
 // NaN in one live row of keys or values, or Inf in a key: where the definition says, and nowhere else.
 TEST(AttentionNan, LiveRows) {
     Random random(31);
