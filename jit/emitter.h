@@ -111,8 +111,9 @@ public:
     void load_splat(const Vec& v, float value);
     void multiply_add(const Vec& acc, const Vec& x, float value);  // acc = acc * x + value
     void drop_held();
-    // The same of lanes first, first + 4 .. (first < 4), on targets with 512 bits; the others stay.
-    void load_lanes_of_four(const Vec& v, const RegExp& at, const std::vector<int>& index, int first);
+    // lane i = float index[i] of row i % 4, where each row has eight, `row_bytes` apart, on targets with 512
+    // bits.
+    void load_lanes_of_eights(const Vec& v, const RegExp& at, int row_bytes, std::vector<int> index);
     // lanes() / run floats, each in `run` lanes (2, 4 .. lanes()) that follow each other.
     void load_repeated(const Vec& v, const RegExp& at, int run);
     // The first, third .. of 2 * lanes() floats.

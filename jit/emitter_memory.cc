@@ -1,5 +1,6 @@
 // The emitter's loads and stores: masks and tails, conversions.
 #include <algorithm>
+#include <cassert>
 #include <functional>
 
 #include "jit/emitter.h"
@@ -127,12 +128,21 @@ void Emitter::drop_held() {
     held_.clear();
 }
 
-void Emitter::load_lanes_of_four(const Vec& v, const RegExp& at, const std::vector<int>& index, int first) {
-    Temp order(*this, "of_four.order");
+void Emitter::load_lanes_of_eights(const Vec& v, const RegExp& at, int row_bytes, std::vector<int> index) {
+    constexpr int kRow = 8;
+    assert(*std::max_element(index.begin(), index.end()) < kRow);
+    for (size_t i = 0; i < index.size(); ++i) index[i] += int(i % 4) * kRow;
+    Temp order(*this, "of_eights.order"), last(*this, "last two rows");
     vmovups(order, constant(std::vector<uint32_t>(index.begin(), index.end())));
-    mov(eax, 0x1111 << first);
-    kmovw(k1, eax);
-    vpermps(Xbyak::Zmm(v.getIdx()) | k1, Xbyak::Zmm((*order).getIdx()), ptr[at]);
+    const auto load_two = [&](const Vec& d, int row) {
+        const RegExp first = at + row * row_bytes;
+        if (row_bytes == kRow * 4) return vmovups(d, ptr[first]);
+        vmovups(Xbyak::Ymm(d.getIdx()), ptr[first]);
+        vinsertf64x4(Xbyak::Zmm(d.getIdx()), Xbyak::Zmm(d.getIdx()), ptr[first + row_bytes], 1);
+    };
+    load_two(v, 0);
+    load_two(last, 2);
+    vpermt2ps(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm((*order).getIdx()), Xbyak::Zmm((*last).getIdx()));
 }
 
 void Emitter::store_f32(const RegExp& at, const Vec& v, int n) {

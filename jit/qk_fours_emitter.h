@@ -179,17 +179,15 @@ protected:
         }
         const int stride = key_.scales_stride(), first = groups[size_t(run.first)];
         const RegExp at = scales_ + (4 * four * stride + first) * 4;
-        const auto order = [&](int of_key) {
-            std::vector<int> index;
-            for (int lane = 0; lane < lanes(); ++lane)
-                index.push_back(groups[size_t(lane / 4 * 4 + run.first)] - first + lane % 4 * of_key);
-            return index;
-        };
+        std::vector<int> index;  // of a key's scales
+        for (int lane = 0; lane < lanes(); ++lane)
+            index.push_back(groups[size_t(lane / 4 * 4 + run.first)] - first);
         if (4 * stride <= lanes()) {
-            load_lanes(scale, at, order(stride));
-        } else {
-            zero(scale);
-            for (int t = 0; t < 4; ++t) load_lanes_of_four(scale, at + t * stride * 4, order(0), t);
+            for (int lane = 0; lane < lanes(); ++lane) index[size_t(lane)] += lane % 4 * stride;
+            load_lanes(scale, at, index);
+        } else {  // runs that have scales of their own dwords each are kept: others' chunks have eight at
+                  // most
+            load_lanes_of_eights(scale, at, stride * 4, index);
         }
         inf_to_nan(scale);
     }
