@@ -161,6 +161,8 @@ constexpr int tile_weight_stride(int rows) { return kTileKeys / 2 * rows + 16; }
 constexpr int kFourPanel = 2 * kValuePanel;  // a vector of 512 bits, for few query rows
 constexpr int kFourPanelStride = kTileKeys / 4 * kFourPanel + 16;
 constexpr int tile_byte_weight_stride(int rows) { return kTileKeys / 4 * rows + 16; }
+// Keys of each four whose bytes follow each other in a lane of values and of weights.
+constexpr int kKeysOfLane[] = {0, 2, 1, 3};
 constexpr int kWeightRun = kKeyPadding, kWeightRuns = kTileKeys / kWeightRun;
 // A weight is its probability, of the run's largest as so many, times its scale, of the run's largest as so
 // many, with 15 bits off.
@@ -200,8 +202,8 @@ constexpr float kByteTileZero = 12582912;  // 3 * 2^22
 
 // Lines of memory that the products of tiles ask for, one at a time all through their work: a processor
 // tracks only so many misses at once, and waits when there are more.
-constexpr uintptr_t kWritten = 1;      // to come
-constexpr uintptr_t kSecondLevel = 2;  // where the first has no room for them
+constexpr uintptr_t kWritten = 1;      // they are going to be
+constexpr uintptr_t kSecondLevel = 2;  // come into that cache alone, as the first has no room for them
 constexpr uintptr_t kLineBytes = 64;
 struct LineRun {
     uintptr_t begin, end;  // begin: of a line, + what of the above it is

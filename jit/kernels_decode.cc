@@ -1,3 +1,4 @@
+// Kernels of decode; those of tiles, panels and the rest are in jit/kernels.cc.
 #include "jit/kernels_make.h"
 #include "jit/pv.h"
 #include "jit/qk.h"

@@ -6,8 +6,7 @@
 namespace quire::jit {
 namespace {
 
-constexpr int kKeys = 4;  // of a lane, whose bytes are of these:
-constexpr int kOrder[kKeys] = {0, 2, 1, 3};
+constexpr int kKeys = 4;  // of a lane
 
 // for each four keys: tile[panel][four][0..16] = their codes, of the other sign where a scale is negative
 //
@@ -104,7 +103,7 @@ private:
         const std::vector<Vec> v = vecs("codes", kKeys * parts());
         for (int key = 0; key < kKeys; ++key) {
             const Vec* const k = &v[size_t(key * parts())];
-            mov(row_, ptr[rows_ + 8 * kOrder[key]]);
+            mov(row_, ptr[rows_ + 8 * kKeysOfLane[key]]);
             loader_->load_signed(k, chunk, row_);
             if (parts() == 2 && !block_info(key_.format.type)) interleave_bytes(k[0], k[1]);
             for (int part = 0; part < parts(); ++part) {
@@ -133,7 +132,7 @@ private:
             groups.push_back(std::min(element, key_.dim - 1) / scale_group(key_.format));
         }
         Temp sign(*this, "sign");
-        load_lanes(sign, scales_ + kOrder[key] * key_.scales_stride() * 4, groups);
+        load_lanes(sign, scales_ + kKeysOfLane[key] * key_.scales_stride() * 4, groups);
         vpsrad(sign, sign, 31);
         bit_xor(v, v, sign);
         vpsubsb(v, v, sign);
@@ -160,7 +159,7 @@ private:
     void emit_panel(int element, bool signs) {
         Temp even(*this, "even elements"), odd(*this, "odd ones");
         const auto row_at = [&](int key) -> RegExp {
-            mov(row_, ptr[rows_ + 8 * kOrder[key]]);
+            mov(row_, ptr[rows_ + 8 * kKeysOfLane[key]]);
             return row_;
         };
         load_nibbles_of_four(even, odd, row_at, NibbleBytes::of_row(element / 2, key_.row_bytes()));
@@ -175,7 +174,7 @@ private:
         Temp sign(*this, "sign");
         const Xbyak::Xmm x((*sign).getIdx());
         const auto scale = [&](int key) {
-            return ptr[scales_ + (kOrder[key] * key_.scales_stride() + group) * 4];
+            return ptr[scales_ + (kKeysOfLane[key] * key_.scales_stride() + group) * 4];
         };
         vmovss(x, scale(0));
         for (int key = 1; key < kKeys; ++key) vinsertps(x, x, scale(key), uint8_t(key << 4));

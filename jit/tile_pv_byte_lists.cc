@@ -18,8 +18,7 @@ public:
 private:
     static constexpr int kKeys = 4;      // of a lane
     static constexpr int kMostRows = 6;  // a row has two sums, and two registers each
-    static constexpr int kOrder[kKeys] = {0, 2, 1, 3};
-    static constexpr int kTemps = 4;  // two of values, what loads them, a weight
+    static constexpr int kTemps = 4;     // two of values, what loads them, a weight
 
     bool is_int4() const { return key_.format.type == QUIRE_INT4; }
 
@@ -88,7 +87,7 @@ private:
 
     void emit_values(const std::vector<Vec>& v, int four) {
         const auto row_at = [&](int key) -> RegExp {
-            mov(row_, ptr[rows_ + (kKeys * four + kOrder[key]) * int(sizeof(const char*))]);
+            mov(row_, ptr[rows_ + (kKeys * four + kKeysOfLane[key]) * int(sizeof(const char*))]);
             return row_ + at_;
         };
         is_int4() ? load_upper_nibbles_of_four(v[0], v[1], row_at) : load_bytes_of_four(v[0], v[1], row_at);

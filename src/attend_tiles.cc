@@ -3,10 +3,10 @@
 // bytes), then every panel of query rows runs over the tile. A panel starts and stops at its own first and
 // last visible key; masks run only where a panel needs them.
 #include <algorithm>
-#include <cstring>
 
 #include "src/attend_panels.h"
 #include "src/attend_query_rows.h"
+#include "src/half.h"
 
 namespace quire {
 namespace {
@@ -274,16 +274,10 @@ const float* packed_in_cache(const AttentionPlan& plan, const RowAddresses& rows
     return reinterpret_cast<const float*>(rows.key[0]);
 }
 
-// By signs, that of NaN as well. What lies between a row's last scale and the next row is none.
-bool any_negative(const float* scales, int64_t rows, int64_t groups, int64_t stride) {
-    if (groups == stride) groups = rows * stride, rows = 1;  // one loop, of whole vectors
+// By signs, that of NaN as well. Rows of scales are padded with 0.
+bool any_negative(const float* scales, int64_t count) {
     uint32_t bits = 0;
-    for (int64_t row = 0; row < rows; ++row)
-        for (int64_t i = 0; i < groups; ++i) {
-            uint32_t of_scale;
-            std::memcpy(&of_scale, &scales[row * stride + i], sizeof(of_scale));
-            bits |= of_scale;
-        }
+    for (int64_t i = 0; i < count; ++i) bits |= float_bits(scales[i]);
     return bits >> 31 != 0;
 }
 
@@ -293,8 +287,7 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     const char *const *key = rows.key, *const *key_scale = rows.key_scale;
     s.taken.take(pack.key_rows, spec.key_format, spec.D, rows, &key, &key_scale);
     if (pack.key_scales) pack.key_scales({key_scale, s.key_scales, rows.padded()});
-    s.packed_keys = key;
-    if (pack.keys) s.packed_keys = packed_in_cache(plan, rows);
+    s.packed_keys = pack.keys ? static_cast<const void*>(packed_in_cache(plan, rows)) : key;
     if (!s.packed_keys) {
         pack.keys({key, s.key_scales, s.keys, rows.padded()});
         s.packed_keys = s.keys;
@@ -304,8 +297,8 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     if (pack.value_scales) pack.value_scales({value_scale, s.value_scales, rows.padded()});
     const bool pairs = pack.value_products != jit::Products::floats;
     s.packed = value;
-    s.value_lists = pack.value_lists && !any_negative(s.value_scales, rows.padded(), plan.tile_weight_groups,
-                                                      plan.value_scale_stride);
+    s.value_lists =
+        pack.value_lists && !any_negative(s.value_scales, rows.padded() * plan.value_scale_stride);
     if (pack.values && !s.value_lists) {
         pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
         s.packed = s.values;

@@ -121,9 +121,8 @@ TEST(AttentionNan, QuickDeadSlots) {
         for (const Case& c : small_shapes(format)) check_dead(c, {&best_target()});
 }
 
-// Three groups, whose scales share vectors with what lies behind them, and 15 query rows a kv head, whose
-// values may stay in the cache by the signs of their scales.
-TEST(AttentionNan, QuickDeadScalesBesideThree) {
+// 15 query rows a kv head, over values that stay in the cache where no scale is negative, of three groups.
+TEST(AttentionNan, QuickDeadSlotsOfFewRows) {
     Case c;
     c.D = c.Dv = 96;
     c.H = 6;
