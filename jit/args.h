@@ -113,6 +113,11 @@ struct SoftmaxArgs {
     float cap;             // soft cap * log2(e); kernels with a soft cap only
 };
 
+// From a query row's weights to the next one's, of so many bytes a key: a line more than they have, as with a
+// power of two all rows would be in one set of the first-level cache, which has 8 or 12 lines.
+constexpr int kWeightsPad = 64;
+constexpr int weight_row_bytes(int bytes_of_key) { return kBlock * bytes_of_key + kWeightsPad; }
+
 // Weights: probabilities * scales of the values. As words, w = weight * factor, where a factor serves
 // one query row and one group in the block, so that its largest weight is near 2^15.
 struct WeightsArgs {
@@ -120,7 +125,8 @@ struct WeightsArgs {
                            // Where words are products, they are overwritten.
     float* scales;         // [N][scale stride]; for three bytes overwritten
     // int16_t [R][kBlock / 2][weight stride][2]: of keys 2 i and 2 i + 1, and PV may read a vector more; or
-    // float [R][kBlock][scale stride]; or as ValueFours and ValueBytes have them. Written.
+    // float [R][kBlock][scale stride]; a row begins weight_row_bytes() behind the one before. Or as
+    // ValueFours and ValueBytes have them. Written.
     void* weights;
     float* factors;      // of words: [R][weight stride] and a vector more, written
     int64_t count;       // keys, a multiple of kKeyPadding; padded ones have probability 0
@@ -180,8 +186,8 @@ struct PackArgs {             // rows into a tile of f32, of words, of bytes, or
 };
 
 // Blocks of tokens (src/token_blocks.h). Lists of rows hold the address of block i in entry 16 i, and nothing
-// else; scales are [N / 16][groups][16], weights [R][groups][kBlock] of float or int16_t, factors of words
-// [R][groups].
+// else; scales are [N / 16][groups][16], weights [R][groups][kBlock] of float or int16_t
+// (weight_row_bytes()), factors of words [R][groups].
 
 struct TokenRowsArgs {          // blocks into plain rows
     const char* const* blocks;  // [N], as said

@@ -125,7 +125,8 @@ private:
             load_lanes(scale, scales_ + key * key_.scales_stride() * 4, groups_of(pass.vec + w));
             for (const Vec& number : v) vmulps(number, number, scale);
         });
-        emit_products(acc, v, pass, w, weights_ + key * key_bytes(), kBlock * key_bytes(), folds_);
+        emit_products(acc, v, pass, w, weights_ + key * key_bytes(),
+                      folds_ ? weight_row_bytes(key_bytes()) : kBlock * key_bytes(), folds_);
         free(v);
     }
 
@@ -192,8 +193,8 @@ private:
                 const std::vector<Vec> v = vecs("v", kFour);
                 const int vec = pass.vec + w, at = row_vec(vec) * vec_bytes();
                 emit_words(v, vec, first + at, second + at);
-                emit_products(acc, v, pass, w, weights_ + pair * pair_bytes(), kBlock / 2 * pair_bytes(),
-                              true);
+                emit_products(acc, v, pass, w, weights_ + pair * pair_bytes(),
+                              weight_row_bytes(pair_bytes() / 2), true);
                 free(v);
             }
         }

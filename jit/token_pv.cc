@@ -59,7 +59,8 @@ private:
     bool takes_scales() const override { return !folds_; }
 
     RegExp weights_at(int row, int group, int token) const {
-        return weights_ + ((row * (folds_ ? key_.groups() : 1) + group) * kBlock + token) * bytes_;
+        const int of_row = folds_ ? weight_row_bytes(key_.groups() * bytes_) : kBlock * bytes_;
+        return weights_ + row * of_row + (group * kBlock + token) * bytes_;
     }
     RegExp scales_at(int group, int token) const { return scales_ + (group * kBlockTokens + token) * 4; }
 

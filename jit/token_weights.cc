@@ -107,9 +107,11 @@ private:
         if (of_words()) emit_factors(top);
     }
 
+    RegExp weights_of(int r) const { return weights_ + r * weight_row_bytes(key_.groups() * bytes_); }
+
     void emit_weights(const std::vector<Vec>& scale, int r) {
         const std::vector<Vec> weight = vecs("weight", vecs_);
-        const RegExp at = weights_ + r * key_.groups() * kBlock * bytes_;
+        const RegExp at = weights_of(r);
         for (int v = 0; v < vecs_; ++v) {
             const Vec& w = weight[size_t(v)];
             vmulps(w, scale[size_t(v)], ptr[row_at(r) + v * vec_bytes()]);
@@ -128,7 +130,7 @@ private:
         Temp weight(*this, "weight");
         const Xbyak::Ymm w((*weight).getIdx());
         vpmulhrsw(w, Xbyak::Ymm(scale.getIdx()), ptr[row_at(r)]);
-        vmovups(ptr[weights_ + r * key_.groups() * kBlock * bytes_], w);
+        vmovups(ptr[weights_of(r)], w);
     }
 
     // As integers, bits of larger magnitudes are larger, and those of NaN the largest.

@@ -36,8 +36,8 @@ public:
     }
 
 private:
-    int at_a_time() const { return lanes() / key_.weight_lanes(); }              // keys, or pairs of them
-    int weights_bytes() const { return kBlock / 2 * key_.weight_stride() * 4; }  // of one query row
+    int at_a_time() const { return lanes() / key_.weight_lanes(); }  // keys, or pairs of them
+    int weights_bytes() const { return weight_row_bytes(2 * key_.weight_stride()); }  // of one query row
     // A quarter of a vector has four groups of one pair of keys, whose probabilities serve both vectors that
     // are packed into it.
     bool packs() const { return !of_products() && lanes() == 16 && key_.weight_lanes() >= 4; }
@@ -161,7 +161,7 @@ public:
             Temp weight(*this, "weight");
             load_repeated(weight, row_at(r), run);
             vmulps(weight, weight, scale);
-            vmovups(ptr[weights + r * kBlock * run * 4], weight);
+            vmovups(ptr[weights + r * weight_row_bytes(run * 4)], weight);
         }
         add(probabilities_, keys * 4);
         add(scales, vec_bytes());

@@ -59,7 +59,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     const size_t R = size_t(plan.decode_rows);
     RowsState s;
     scratch.reset();
-    s.weights = scratch.array<int16_t>(R * kBlock * size_t(plan.weight_stride) + 32);
+    s.weights = scratch.array<int16_t>(R * size_t(jit::weight_row_bytes(2 * plan.weight_stride)) / 2 + 32);
     s.weight_factors = scratch.floats(R * size_t(plan.weight_stride) + 16);
     s.scores = scratch.floats(R * kBlock + 16);
     s.bias = scratch.floats(R * kBlock);

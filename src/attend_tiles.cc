@@ -345,7 +345,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t R = size_t(plan.decode_rows), lanes = size_t(plan.panel_rows()),
                  keys = size_t(plan.tile_keys);
     const size_t addresses = sizeof(RowAddresses) / 4 + 16;
-    const size_t weights = size_t(plan.weight_stride) * (jit::kBlock / 2 + 1);
+    const size_t weights = size_t(plan.weight_stride + jit::weight_row_bytes(2 * plan.weight_stride) / 4);
     const size_t few = head_floats(plan) + R * (weights + 2 * jit::kBlock) + jit::kBlock * (kss + vss) +
                        2 * addresses + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;

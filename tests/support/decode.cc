@@ -203,15 +203,17 @@ private:
         // As pairs of words; blocks of tokens may have floats.
         const bool folded = tokens && jit::token_weights_fold(value_),
                    digits = value_.products == jit::Products::three_bytes;
-        const size_t weights_length = R * size_t(value_.bytes() ? jit::value_bytes_stride(value_, int(R))
-                                                 : digits       ? jit::ValueFours::weight_stride(value_)
-                                                 : folded       ? value_.groups() * (value_.words() ? 1 : 2)
-                                                 : tokens       ? 0
-                                                 : jit::folds_scales(value_) ? 2 * value_.scales_stride()
-                                                                             : value_.weight_stride());
+        const int stride = value_.bytes()              ? jit::value_bytes_stride(value_, int(R))
+                           : digits                    ? jit::ValueFours::weight_stride(value_)
+                           : folded                    ? value_.groups() * (value_.words() ? 1 : 2)
+                           : tokens                    ? 0
+                           : jit::folds_scales(value_) ? 2 * value_.scales_stride()
+                                                       : value_.weight_stride();
         const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read
-        GuardedBuffer weights = array(weights_length * kBlock / 2 + room, around.scratch, flush_),
-                      factors = array(weights_length + room, around.scratch, flush_);
+        // Behind the last row there is no line that pads it.
+        const size_t weights_length = R * size_t(jit::weight_row_bytes(2 * stride)) - jit::kWeightsPad;
+        GuardedBuffer weights = array(stride ? weights_length / 4 + room : 0, around.scratch, flush_),
+                      factors = array(R * size_t(stride) + room, around.scratch, flush_);
         const GuardedBuffer negative =
             GuardedBuffer::of(std::vector<uint32_t>(value_.bytes() ? 1 : 0), flush_);
         const auto add_values = [&] {
