@@ -26,7 +26,7 @@ private:
     int sums() const override { return ValueFours::kDigits; }
     int rows_a_pass() const override {
         int rows = key_.rows;
-        while (widest(rows) < step()) rows = (rows + 1) / 2;
+        for (int parts = 2; widest(rows) < step(); ++parts) rows = (key_.rows + parts - 1) / parts;
         return rows;
     }
     int widest(int rows) const override {

@@ -1,5 +1,6 @@
 #include "jit/weights_fours.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "jit/weights_emitter.h"
@@ -8,10 +9,10 @@ namespace quire::jit {
 namespace {
 
 // scales: [keys][S] become [keys / L][S][L], as those of blocks of tokens are     transpose_scales
-// for each group g:
+// for each up to 8 query rows, for each group g:
 //   top[r] = max over keys of |p[r][key] * scale[g][key]|; NaN if one of them is  emit_tops
 //   inverses[g][r] = kLargest / top[r], factors[g][r] = 1 / that                  emit_factors
-// for each group g:
+// for each of the same, for each group g:
 //   for each L keys, for r:                                                       emit_digits
 //     n = round(p * scale * inverses[g][r]); total[r] += n, both as n + kHalfDigits
 //     weights[g][r] = digits of n, of four keys each
@@ -23,12 +24,21 @@ public:
         if (!of_tokens()) transpose_scales();
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
         mov(starts_, ptr[args() + offsetof(WeightsArgs, weights)]);
-        for (int g = 0; g < form_.groups; ++g) emit_factors(g);
-        for (int g = 0; g < form_.groups; ++g) emit_digits(g);
+        for (int row = 0; row < key_.rows; row += kRows) {
+            const Rows part{row, std::min(kRows, key_.rows - row)};
+            for (int g = 0; g < form_.groups; ++g) emit_factors(g, part);
+            for (int g = 0; g < form_.groups; ++g) emit_digits(g, part);
+        }
         end();
     }
 
 private:
+    static constexpr int kRows = 8;  // that there are registers for
+    struct Rows {
+        int first, count;
+        int padded() const { return (count + 3) / 4 * 4; }
+    };
+
     // Of L keys.
     int scales_bytes() const { return (of_tokens() ? key_.groups() : key_.scales_stride()) * vec_bytes(); }
 
@@ -64,14 +74,14 @@ private:
 
     // As unsigned integers, bits of larger magnitudes are larger, and those of NaN the largest: with a sign,
     // too, which 0 * Inf has.
-    void emit_tops(const std::vector<Vec>& top, int g) {
+    void emit_tops(const std::vector<Vec>& top, int g, const Rows& rows) {
         Temp scale(*this, "scale"), product(*this, "product"), mask(*this, "mask");
         vmovups(mask, splat_bits(0x7fffffff));
         for (const Vec& v : top) vmovups(v, splat(kLeastTop));
         for_each_keys([&] {
             vpandd(scale, mask, ptr[scales_ + g * vec_bytes()]);
-            for (int r = 0; r < key_.rows; ++r) {
-                load_product(product, scale, r);
+            for (int r = 0; r < rows.count; ++r) {
+                load_product(product, scale, rows.first + r);
                 vpmaxud(top[size_t(r)], top[size_t(r)], product);
             }
         });
@@ -81,32 +91,31 @@ private:
     static constexpr float kLargest = 8355711 - 8;
     static constexpr int kHalfDigits = 0x808080;
 
-    void emit_factors(int g) {
+    void emit_factors(int g, const Rows& rows) {
         stage("factors of group " + std::to_string(g));
-        const std::vector<Vec> top = vecs("top", 4 * form_.row_fours);
-        emit_tops(top, g);
+        const std::vector<Vec> top = vecs("top", rows.padded());
+        emit_tops(top, g, rows);
         Temp factor(*this, "factor");
         const auto x = [](const Vec& v) { return Xbyak::Xmm(v.getIdx()); };
-        for (int first = 0; first < 4 * form_.row_fours; first += 4) {
+        for (int first = 0; first < rows.padded(); first += 4) {
             const Vec* const four = &top[size_t(first)];
             fold_four(four, [&](const Vec& to, const Vec& from) { vpmaxud(to, to, from); });
             vmovups(factor, splat(kLargest));
             vdivps(x(factor), x(factor), x(four[0]));
-            vmovups(ptr[starts_ + form_.inverse_at(g, first)], x(factor));
+            vmovups(ptr[starts_ + form_.inverse_at(g, rows.first + first)], x(factor));
             // Not top / kLargest: what is rounded away here would be an error common to all keys.
             vmovups(four[0], splat(1.f));
             vdivps(x(factor), x(four[0]), x(factor));
-            vmovups(ptr[factors_ + form_.factor_at(g, first)], x(factor));
+            vmovups(ptr[factors_ + form_.factor_at(g, rows.first + first)], x(factor));
         }
         free(top);
     }
 
-    void emit_digits(int g) {
+    void emit_digits(int g, const Rows& rows) {
         stage("digits of group " + std::to_string(g));
-        const std::vector<Vec> total = vecs("total", 4 * form_.row_fours),
-                               inverse = vecs("inverse", key_.rows);
-        for (int r = 0; r < key_.rows; ++r)
-            broadcast(inverse[size_t(r)], ptr[starts_ + form_.inverse_at(g, r)]);
+        const std::vector<Vec> total = vecs("total", rows.padded()), inverse = vecs("inverse", rows.count);
+        for (int r = 0; r < rows.count; ++r)
+            broadcast(inverse[size_t(r)], ptr[starts_ + form_.inverse_at(g, rows.first + r)]);
         Temp scale(*this, "scale"), number(*this, "number"), half(*this, "half digits"),
             number_of_half(*this, "the same as a number"), order(*this, "order"),
             tokens(*this, "order of tokens");
@@ -118,20 +127,20 @@ private:
         mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         for_each_keys([&] {
             vmovups(scale, ptr[scales_ + g * vec_bytes()]);
-            for (int r = 0; r < key_.rows; ++r) {
-                load_product(number, scale, r);
+            for (int r = 0; r < rows.count; ++r) {
+                load_product(number, scale, rows.first + r);
                 vfmadd213ps(number, inverse[size_t(r)], number_of_half);  // a byte is its digit, and 128
                 vcvtps2dq(number, number);
                 vpaddd(total[size_t(r)], total[size_t(r)], number);
                 vpxord(number, number, half);
                 if (of_tokens()) vpermd(z(number), z(tokens), z(number));
                 vpshufb(number, number, order);
-                vmovups(ptr[weights_ + form_.weights_at(g, r)], *number);
+                vmovups(ptr[weights_ + form_.weights_at(g, rows.first + r)], *number);
             }
             add(weights_, vec_bytes());
         });
         free(inverse);
-        emit_starts(total, g);
+        emit_starts(total, g, rows);
         free(total);
     }
     static Xbyak::Zmm z(const Vec& v) { return Xbyak::Zmm(v.getIdx()); }
@@ -153,11 +162,11 @@ private:
 
     // The total's parts of 8 bits, the last one of what is above, stand for their digits' totals: the sum is
     // the same.
-    void emit_starts(const std::vector<Vec>& total, int g) {
+    void emit_starts(const std::vector<Vec>& total, int g, const Rows& rows) {
         Temp none(*this, "0");
         zero(none);
         const uint8_t offset_bits = is_of_nibbles(row_format(key_.format)) ? 3 : 7;
-        for (int first = 0; first < 4 * form_.row_fours; first += 4) {
+        for (int first = 0; first < rows.padded(); first += 4) {
             const Vec &v = total[size_t(first)], &order = total[size_t(first) + 1];
             fold_four(&v, [&](const Vec& to, const Vec& from) { vpaddd(to, to, from); });
             vmovups(order, constant({0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}));
@@ -166,7 +175,7 @@ private:
             vpandd(v, v, four_constants({0xff, 0xff, 0xffffffff, 0}));
             vpslld(v, v, offset_bits);
             vpsubd(v, none, v);
-            vmovups(ptr[starts_ + form_.start_at(g, first)], v);
+            vmovups(ptr[starts_ + form_.start_at(g, rows.first + first)], v);
         }
     }
     Address four_constants(const std::vector<uint32_t>& four) {
@@ -185,10 +194,9 @@ private:
 bool has_value_fours(const RowKey& values) {
     const int elements = ValueFours::kVecs * values.target->lanes(), group = scale_group(values.format);
     if (token_block_info(values.format.type))
-        return values.target->vnni && values.target->vector_bits == 512 && group % elements == 0 &&
-               values.rows <= ValueFours::kMostRows;
+        return values.target->vnni && values.target->vector_bits == 512 && group % elements == 0;
     return values.target->vbmi && (values.format.type == QUIRE_INT8 || values.format.type == QUIRE_INT4) &&
-           values.dim % elements == 0 && group % elements == 0 && values.rows <= ValueFours::kMostRows &&
+           values.dim % elements == 0 && group % elements == 0 &&
            values.scales_stride() <= values.target->lanes() / 2;
 }
 

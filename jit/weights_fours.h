@@ -16,7 +16,6 @@ struct ValueFours {
     static constexpr int kDigits = 3;
     static constexpr int kFourBytes = 16;  // of the weights of four keys
     static constexpr int kVecs = 2;        // of a dword of four codes, or of eight of four bits
-    static constexpr int kMostRows = 8;    // that the weights have registers for
 
     explicit ValueFours(const RowKey& key)
         : rows(key.rows), row_fours((key.rows + 3) / 4), groups(key.groups()) {}
