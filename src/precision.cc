@@ -199,6 +199,7 @@ int rest_of_decode(const AttentionSpec& spec, const Target& target) {
     const bool blocks = token_block_info(spec.key_format.type) && token_block_info(spec.value_format.type);
     if (most_few_rows(spec, target) > 0) return 0;
     if (!wide) return blocks || is_of_numbers(spec) || spec.precision == QUIRE_PRECISION_HIGHEST ? 4 : 0;
+    if (blocks && !medium) return 12;  // which tiles would have to take apart
     return medium && target.bf16 && !blocks && !has_small_groups(spec) ? 0 : 8;
 }
 
