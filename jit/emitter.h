@@ -154,7 +154,8 @@ public:
     using RowAt = std::function<RegExp(int row)>;  // asked for when it is read
     void load_bytes_of_four(const Vec& first, const Vec& last, const RowAt& row_at, bool in_order = false);
     // The same of nibbles, as unsigned numbers (+ 8): those of lanes() bytes, `even` the low ones.
-    void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
+    // `with_offset`: as they are in memory.
+    void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool with_offset);
     // And as signed ones, times 16.
     void load_upper_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
     // Keeps what these take in registers, as hold_lanes.

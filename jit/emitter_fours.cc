@@ -84,10 +84,10 @@ void Emitter::load_quarters_of_four(const Vec& all, const RowAt& row_at) {
     permute_bytes({all}, bytes_of_four(lanes(), 0, lanes()));
 }
 
-void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at) {
+void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool with_offset) {
     const Vec& all = even;
     load_quarters_of_four(all, row_at);
-    vpxord(all, all, splat_bits(0x88888888));
+    if (!with_offset) vpxord(all, all, splat_bits(0x88888888));
     vpsrlw(odd, all, 4);
     vpandd(odd, odd, splat_bits(0x0f0f0f0f));
     vpandd(all, all, splat_bits(0x0f0f0f0f));

@@ -35,7 +35,6 @@ private:
     int step() const override { return ValueFours::kVecs; }
     int turn_bytes() const override { return ValueFours::kFourBytes; }
 
-    bool is_int4() const { return key_.format.type == QUIRE_INT4; }
     int group_of(int vec) const { return vec * lanes() / scale_group(key_.format); }
     const Vec& sum(const std::vector<Vec>& acc, const Pass& pass, int r, int w, int digit) const {
         return acc[size_t((r * pass.width + w) * sums() + digit)];
@@ -52,7 +51,7 @@ private:
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int w = 0; w < pass.width; w += step()) {
             const std::vector<Vec> v = vecs("codes", step());
-            emit_values(v, 0, pass, [&] { emit_codes(v, (pass.vec + w) * key_.row_bytes() / key_.vecs()); });
+            emit_values(v, 0, pass, [&] { emit_codes(v, byte_of(pass.vec + w)); });
             const int group = group_of(pass.vec + w);
             for (int r = 0; r < pass.rows; ++r)
                 for (int digit = 0; digit < sums(); ++digit) {
@@ -66,10 +65,10 @@ private:
     }
 
     // Unsigned ones of 32 elements of four rows, from byte `at` of each on. Codes of four bits: v[0] has the
-    // even elements, v[1] the odd ones.
+    // lower nibbles, v[1] the upper ones.
     void emit_codes(const std::vector<Vec>& v, int at) {
         const auto row_at = [&](int key) { return rows_.in_turn(key, row_) + at; };
-        if (is_int4()) return load_nibbles_of_four(v[0], v[1], row_at);
+        if (is_of_nibbles(key_.format)) return load_nibbles_of_four(v[0], v[1], row_at, block() != nullptr);
         load_bytes_of_four(v[0], v[1], row_at);
         for (const Vec& codes : v) vpxord(codes, codes, splat_bits(0x80808080));
     }
@@ -80,7 +79,7 @@ private:
             for (int w = 0; w < pass.width; w += step()) {
                 std::vector<Vec> numbers;
                 for (int i = 0; i < step(); ++i) numbers.push_back(emit_number(acc, pass, r, w + i));
-                interleave(numbers[0], numbers[1], is_int4() ? 1 : lanes() / 2);
+                put_in_order(numbers[0], numbers[1]);
                 emit_output(numbers, pass.row + r, pass.vec + w);
             }
     }

@@ -77,6 +77,17 @@ protected:
         return block() ? vec / 4 * block()->bytes + block()->codes_at + vec % 4 / 2 * 8 : vec * lanes() / 2;
     }
 
+    // Where the codes of a pair of vectors of 16 elements, from vector `vec` on, begin in a row.
+    int byte_of(int vec) const {
+        return block() ? vec / 2 * block()->bytes + block()->codes_at : vec * key_.row_bytes() / key_.vecs();
+    }
+    // Sums of such a pair as its codes are loaded (load_bytes_of_four, load_nibbles_of_four), into the row's
+    // order. A block's nibbles are in it.
+    void put_in_order(const Vec& a, const Vec& b) {
+        if (!is_of_nibbles(key_.format)) return interleave(a, b, lanes() / 2);
+        if (!block()) interleave(a, b, 1);
+    }
+
     RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
 
     const RowKey key_;

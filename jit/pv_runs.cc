@@ -33,9 +33,9 @@ private:
     int turn_bytes() const override { return ValueRuns::kBytes; }
     bool asks_within() const override { return true; }
 
-    bool is_int4() const { return key_.format.type == QUIRE_INT4; }
+    bool of_nibbles() const { return is_of_nibbles(key_.format); }
     // Listed rows are not in the first level when they are read (docs/performance/decode-medium.md).
-    bool in_order() const { return !is_int4() && !rows_.side_by_side(); }
+    bool in_order() const { return !of_nibbles() && !rows_.side_by_side(); }
     int group_of(int vec) const { return vec * lanes() / scale_group(key_.format); }
     int set_of(int vec) const { return group_of(vec) / ValueRuns::kSet; }
     int in_set(int vec) const { return group_of(vec) % ValueRuns::kSet * 4; }
@@ -43,7 +43,7 @@ private:
     void emit_begin(const std::vector<Vec>& acc, const Pass&) override {
         for (const Vec& v : acc) zero(v);
         constexpr int kSpare = kFours * ValueRuns::kVecs + kTogether * ValueRuns::kVecs + 1;
-        is_int4() ? hold_quarters_of_four(kSpare) : hold_bytes_of_four(kSpare, in_order());
+        of_nibbles() ? hold_quarters_of_four(kSpare) : hold_bytes_of_four(kSpare, in_order());
     }
 
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
@@ -52,7 +52,7 @@ private:
         for (int w = 0; w < pass.width; w += step()) {
             const int vec = pass.vec + w;
             const std::vector<Vec> v = vecs("codes", kFours * step());
-            emit_values(v, w / step(), pass, [&] { emit_codes(v, vec * key_.row_bytes() / key_.vecs()); });
+            emit_values(v, w / step(), pass, [&] { emit_codes(v, byte_of(vec)); });
             for (int r = 0; r < pass.rows; r += kTogether) {
                 emit_rows(&acc[size_t(r * pass.width + w)], v, pass, r, vec,
                           [&] { emit_asks(pass, part++, parts); });
@@ -66,8 +66,8 @@ private:
         for (int four = 0; four < kFours; ++four) {
             const Vec &a = v[size_t(four * step())], &b = v[size_t(four * step() + 1)];
             const auto row_at = [&](int key) { return rows_.in_turn(4 * four + key, row_) + at; };
-            is_int4() ? load_upper_nibbles_of_four(a, b, row_at)
-                      : load_bytes_of_four(a, b, row_at, in_order());
+            of_nibbles() ? load_upper_nibbles_of_four(a, b, row_at)
+                         : load_bytes_of_four(a, b, row_at, in_order());
         }
     }
 
@@ -110,7 +110,7 @@ private:
     }
 
     void emit_output(const Vec* sums, int row, int vec) {
-        if (!in_order()) interleave(sums[0], sums[1], is_int4() ? 1 : lanes() / 2);
+        if (!in_order()) put_in_order(sums[0], sums[1]);
         Temp rescale(*this, "rescale");
         broadcast(rescale, ptr[rescale_ + row * 4]);
         for (int i = 0; i < step(); ++i) {

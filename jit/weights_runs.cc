@@ -284,14 +284,15 @@ private:
 
 }  // namespace
 
-// All elements of a step are of one group.
+// All elements of a step are of one group. Not q4_0, half of whose scales are negative.
 bool has_value_runs(const RowKey& values) {
     const int elements = ValueRuns::kVecs * values.target->lanes(), group = scale_group(values.format);
     if (token_block_info(values.format.type))
         return values.target->vnni && values.target->lanes() == ValueRuns::kRun &&
                values.dim % values.target->lanes() == 0 && values.groups() <= ValueRuns::kMostTokenGroups;
     return values.target->vbmi && values.target->vnni && values.target->lanes() == ValueRuns::kRun &&
-           (values.format.type == QUIRE_INT8 || values.format.type == QUIRE_INT4) &&
+           (values.format.type == QUIRE_INT8 || values.format.type == QUIRE_INT4 ||
+            values.format.type == QUIRE_Q8_0) &&
            values.dim % elements == 0 && group % elements == 0 &&
            values.scales_stride() <= values.target->lanes() / 2;
 }

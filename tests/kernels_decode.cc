@@ -53,13 +53,16 @@ TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
     const std::map<int, int> groups = {{32, 32}, {64, 32}, {96, 32}, {128, 128}, {192, 32}, {256, 32}};
     bool any = false;
     for (const Target* target : jit_targets())
-        for (const quire_type type : {QUIRE_INT8, QUIRE_INT4, QUIRE_INT8_B16, QUIRE_INT4_B16})
+        for (const quire_type type :
+             {QUIRE_INT8, QUIRE_INT4, QUIRE_Q8_0, QUIRE_Q4_0, QUIRE_INT8_B16, QUIRE_INT4_B16})
             for (const auto& [dim, group] : groups)
                 for (int rows = 1; rows <= jit::kMaxDecodeRows; rows += dim == 256 ? 1 : 2) {
-                    const RowShape shape = {quantised(type, group, QUIRE_F16), dim};
+                    const RowShape shape = {
+                        block_info(type) ? plain_format(type) : quantised(type, group, QUIRE_F16), dim};
                     const jit::RowKey key = {target, shape.format, dim, rows};
                     const bool runs = jit::has_value_runs(key),
-                               digits = token_block_info(type) && jit::has_value_fours(key);
+                               digits =
+                                   (token_block_info(type) || block_info(type)) && jit::has_value_fours(key);
                     any |= runs || digits;
                     if (runs) check_decode({target, shape, shape, rows, {}, jit::Products::bytes});
                     if (digits) check_decode({target, shape, shape, rows, {}, jit::Products::three_bytes});
