@@ -30,6 +30,9 @@ constexpr int kKeyPadding = 16;
 // Keys of one turn of QK at most: it asks for those of the next.
 constexpr int kRowsSoon = 16;
 
+// Keys behind the last one for whose scales there is room, of kernels that make them (makes_scales).
+constexpr int kScalesAhead = 8;
+
 // Vectors of dequantised values that the first pass over query rows may keep for the later ones: of a block,
 // as wide as a pass gets.
 constexpr int kMostWidth = 8, kMostNumbers = kBlock * kMostWidth;
@@ -77,9 +80,10 @@ struct QkArgs {
     // [N + kRowsSoon] address of each key row; padded to a multiple of kKeyPadding, and behind them so many
     // that are asked for, not read (of blocks of tokens none)
     const char* const* rows;
-    const float* scales;  // [N][scale stride], quantised formats only
-    float* scores;        // [R][kBlock], written
-    int64_t count;        // keys, a multiple of kKeyPadding
+    float* scales;  // [N][scale stride], quantised formats only; of kernels that make them, written, and for
+                    // kScalesAhead more
+    float* scores;  // [R][kBlock], written
+    int64_t count;  // keys, a multiple of kKeyPadding
     NextRows next;
     float* numbers;  // [kMostNumbers][L], scratch
 };

@@ -2,6 +2,7 @@
 #include "jit/kernels_make.h"
 #include "jit/pv.h"
 #include "jit/qk.h"
+#include "jit/qk_fours.h"
 #include "jit/query_fours.h"
 #include "jit/softmax.h"
 #include "jit/token_pv.h"
@@ -72,7 +73,7 @@ Status make_query_fours(CodeCache& cache, RowKey keys, DecodeKernels* kernels) {
 }
 
 Status make_block_qk(CodeCache& cache, const RowKey& keys, BlockKernels* kernels) {
-    QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
+    if (!makes_scales(keys)) QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
     return make(
         cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk);
 }

@@ -48,37 +48,18 @@ private:
         int row, rows;
     };
 
-    // The next chunk's keys, or the next turn's, are loaded between the products of this one's. Where there
-    // are several passes, each begins with its own.
-    bool loads_ahead() const {
-        constexpr int kOfScales = 3;  // registers that keeping scales takes more than a run of products
-        return fours_ > 1 && rows_a_pass() == key_.rows && (!keeps_scales() || spare(key_.rows) >= kOfScales);
-    }
+    bool loads_ahead() const { return form_.loads_ahead(key_.rows); }
+    int rows_a_pass() const { return form_.rows_a_pass(key_.rows); }
 
     void emit_begin() override {
         if (fours_ > 1) hold_upper_half();
         if (form_.digits == 3) vmovups(base_ = vec("digit's base"), splat(256));
         if (form_.joins_runs) vmovups(base_ = vec("second sums' start"), splat_bits(kSpanZero));
-        loader_->hold(spare(rows_a_pass()));
+        loader_->hold(form_.spare(rows_a_pass()));
         if (!loads_ahead()) return;
         ahead_rows_.follow(rows_);
-        begin_keys(&ahead_rows_, 0);
+        begin_keys(&ahead_rows_, 0, 0);
         begin_ahead();
-    }
-
-    int spare(int rows) const {
-        const int parts = 4 + (form_.parts - 1) * (form_.joins_runs ? 4 : form_.run);
-        const bool totals = form_.runs_share_scale || form_.joins_runs;
-        const int sums = totals ? 2 : std::min(form_.digits, 2);
-        const int base = form_.digits == 3 || form_.joins_runs;
-        const int q = form_.weighs_words ? form_.parts : 1;
-        return num_vecs() - sets(0) * (rows + parts + 1 + sums) - q - base;
-    }
-    bool fit(int rows) const { return spare(rows) >= 0; }
-    int rows_a_pass() const {
-        int rows = key_.rows;
-        while (!fit(rows)) rows = (rows + 1) / 2;
-        return rows;
     }
 
     void emit_turn() override {
@@ -99,20 +80,21 @@ private:
         }
     }
 
-    // Of a chunk, in steps.
-    void begin_keys(RowList* rows, int chunk) {
+    // Of a chunk, in steps; with the first one the scales of the turn, which is `ahead` turns ahead.
+    void begin_keys(RowList* rows, int chunk, int ahead) {
         rows->turn(row_);
+        if (chunk == 0 && makes_scales(key_)) add_scales(&steps_, rows, ahead);
         next_.assign(size_t(sets(chunk)), {});
         for (int f = 0; f < sets(chunk); ++f) add_four(&steps_, &next_[size_t(f)], rows, chunk, f);
     }
     Fours take_keys(int chunk) {
-        if (!loads_ahead()) begin_keys(&rows_, chunk);
+        if (!loads_ahead()) begin_keys(&rows_, chunk, 0);
         steps_.finish();
         const Fours k = next_;
         if (!loads_ahead()) return k;
         const bool last = chunk + 1 == form_.chunks;
         if (last) ahead_rows_.follow(rows_, keys_, count_);
-        begin_keys(&ahead_rows_, last ? 0 : chunk + 1);
+        begin_keys(&ahead_rows_, last ? 0 : chunk + 1, 1);
         occasion_ = 0;
         return k;
     }
@@ -129,7 +111,7 @@ private:
     void emit_chunk(const Fours& acc, int chunk, const Pass& pass) {
         stage("chunk " + std::to_string(chunk) + ", rows from " + std::to_string(pass.row));
         if (pass.row == 0 && !paces()) emit_prefetches(chunk, form_.chunks);
-        if (pass.row == 0 && keeps_scales()) keep_scales(chunk);  // while registers are free
+        if (pass.row == 0 && form_.keeps_scales) keep_scales(chunk);  // while registers are free
         const Fours k = take_keys(chunk);
         if (form_.runs_share_scale)
             emit_runs(acc, k, chunk, pass);
@@ -355,6 +337,35 @@ FoursForm::FoursForm(const RowKey& key)
     const bool one_scale = spans && scale_group(key.format) % (4 * of_dword) == 0;
     runs_share_scale = one_scale && parts == 1 && run < 4;
     joins_runs = one_scale && parts == 2;
+    keeps_scales =
+        lanes == 16 && run == 1 && !joins_runs && !runs_share_scale && 4 * key.scales_stride() > lanes;
+}
+
+int FoursForm::spare(int rows) const {
+    const int codes = 4 + (parts - 1) * (joins_runs ? 4 : run);
+    const int of_sums = runs_share_scale || joins_runs ? 2 : std::min(digits, 2);
+    const int base = digits == 3 || joins_runs;
+    const int q = weighs_words ? parts : 1;
+    return vecs() - sets(0) * (rows + codes + 1 + of_sums) - q - base;
+}
+
+int FoursForm::rows_a_pass(int rows) const {
+    while (spare(rows) < 0) rows = (rows + 1) / 2;
+    return rows;
+}
+
+bool FoursForm::loads_ahead(int rows) const {
+    constexpr int kOfScales = 3;  // registers that keeping scales takes more than a run of products
+    return fours() > 1 && rows_a_pass(rows) == rows && (!keeps_scales || spare(rows) >= kOfScales);
+}
+
+// Scales of a turn are whole vectors, of four rows each, or of two.
+bool makes_scales(const RowKey& key) {
+    const BlockInfo* block = block_info(key.format.type);
+    if (!block || block->numbers() > 1 || !takes_fours(key)) return false;
+    const FoursForm form(key);
+    const int groups = key.groups();
+    return (groups == 4 || groups == 8) && !has_whole_rows(form) && form.loads_ahead(key.rows);
 }
 
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) {

@@ -38,6 +38,9 @@ struct FoursForm {
     // Of one byte, where products of bytes are added to words first: those of two elements of each part share
     // a factor, a word, with which `vpmaddwd` multiplies them. Factors are whole numbers of a unit as above.
     bool weighs_words = false;
+    // With 512 bits, where each dword has a scale of its own, and those of four keys are more than a vector:
+    // they are transposed for all dwords together. For half as many that gains nothing.
+    bool keeps_scales = false;
     int largest = 0;  // of the query's numbers
 
     bool is_half(int chunk) const { return has_half && chunk + 1 == chunks; }
@@ -52,7 +55,22 @@ struct FoursForm {
     int factors() const { return has_unit() ? words() + 1 : sums(); }
     bool has_unit() const { return joins_runs || weighs_words; }
     int words() const { return (joins_runs ? 2 : 4) * chunks; }  // vectors of factors that are words
+
+    int vecs() const { return lanes == 16 ? 32 : 16; }  // registers
+    int fours() const { return lanes == 16 ? 2 : 1; }   // F: they share what is loaded of the query
+    // Vectors that a turn's keys take: one for both fours of them in a half chunk.
+    int sets(int chunk) const { return is_half(chunk) ? 1 : fours(); }
+    // Registers that a pass over so many query rows leaves; so many of them that it does not take too many;
+    // and whether the next chunk's keys, or the next turn's, are loaded between the products of this one's.
+    // Where there are several passes, each begins with its own.
+    int spare(int rows) const;
+    int rows_a_pass(int rows) const;
+    bool loads_ahead(int rows) const;
 };
+
+// Whether QK makes the scales of the next turn's keys between products, too: of blocks, whose rows hold them,
+// a kernel of its own would wait for all lines of the rows.
+bool makes_scales(const RowKey& key);
 
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code);  // void(const QkArgs*)
 

@@ -70,8 +70,7 @@ protected:
     // of a share; listed rows of three digits lose by it (docs/performance.md, "From DRAM").
     bool paces() const { return fours_ > 1 && (rows_.side_by_side() || form_.digits < 3); }
 
-    // Vectors that a turn's keys take: one for both fours of them in a half chunk.
-    int sets(int chunk) const { return form_.is_half(chunk) ? 1 : fours_; }
+    int sets(int chunk) const { return form_.sets(chunk); }
 
     // k[j] = dword j of each 128 bits of four rows' chunks, the keys side by side; of eight rows' half
     // chunks. Takes five registers, of which it leaves those of k.
@@ -129,13 +128,39 @@ protected:
         }
     }
 
-    // With 512 bits, where each dword has a scale of its own, and those of four keys are more than a vector:
-    // numbers[chunk][f][j] = what load_scales gets, by a transposition for all j. For half as many that gains
-    // nothing.
-    bool keeps_scales() const {
-        const bool of_each = form_.run == 1 && !form_.joins_runs && !form_.runs_share_scale;
-        return !turns_scales() && of_each && 4 * key_.scales_stride() > lanes();
+    // scales of a turn's rows, so many turns ahead = those of their blocks (makes_scales). Takes two
+    // registers, and leaves none.
+    void add_scales(Steps* steps, const RowList* rows, int ahead) {
+        constexpr int kWords = 8;  // of a register, two registers a vector
+        const int groups = key_.groups(), bytes = block_info(key_.format.type)->bytes;
+        for (int first = 0; first < keys_ * groups; first += 2 * kWords) {
+            const auto halves = std::make_shared<std::array<Vec, 2>>();
+            const auto add_words = [=](int at) {
+                Vec& half = (*halves)[size_t(at / kWords)];
+                if (at % kWords == 0) zero(half = vec("scales"));
+                const Xbyak::Xmm words(half.getIdx());
+                const RegExp row = rows->in_turn((first + at) / groups, row_);
+                for (int i = at; i < at + 2; ++i)
+                    vpinsrw(words, words, ptr[row + i % groups * bytes], uint8_t(i % kWords));
+            };
+            for (int at = 0; at < 2 * kWords; at += 2) steps->add([=] { add_words(at); });
+            steps->add([=] {
+                const auto [low, high] = *halves;
+                const Xbyak::Ymm words(low.getIdx());
+                vinserti32x4(words, words, Xbyak::Xmm(high.getIdx()), 1);
+                free(high);
+                vcvtph2ps(low, words);
+            });
+            steps->add([=] {
+                const Vec scales = (*halves)[0];
+                inf_to_nan(scales);
+                vmovups(ptr[scales_ + (ahead * keys_ * groups + first) * 4], scales);
+                free(scales);
+            });
+        }
     }
+
+    // numbers[chunk][f][j] = what load_scales gets, by a transposition for all j (FoursForm::keeps_scales).
     RegExp kept_scales(int four, const Run& run) const {
         return rax + ((run.chunk * fours_ + four) * 4 + run.first) * vec_bytes();
     }
@@ -164,7 +189,7 @@ protected:
         vshuff64x2(both, both, Xbyak::Zmm((*of_next).getIdx()), 0xe4);
     }
     void load_scales_of_four(const Vec& scale, int four, const Run& run) {
-        if (keeps_scales()) {
+        if (form_.keeps_scales) {
             mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
             return vmovups(scale, ptr[kept_scales(four, run)]);
         }
@@ -242,8 +267,8 @@ protected:
 
     const RowKey key_;
     const FoursForm form_;
-    const int fours_ = num_vecs() == 32 ? 2 : 1;  // F: they share what is loaded of the query
-    const int keys_ = 4 * fours_;                 // of a turn
+    const int fours_ = form_.fours();
+    const int keys_ = 4 * fours_;  // of a turn
     const std::unique_ptr<ByteLoader> loader_;
     Prefetch prefetch_;
     const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"),

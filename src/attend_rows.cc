@@ -63,7 +63,8 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.weight_factors = scratch.floats(R * size_t(plan.weight_stride) + 16);
     s.scores = scratch.floats(R * kBlock + 16);
     s.bias = scratch.floats(R * kBlock);
-    s.scales = scratch.floats(kBlock * size_t(std::max(plan.key_scale_stride, plan.value_scale_stride)) + 16);
+    const int scale_stride = std::max(plan.key_scale_stride, plan.value_scale_stride);
+    s.scales = scratch.floats((kBlock + jit::kScalesAhead) * size_t(scale_stride) + 16);
     s.rescale = scratch.floats(R);
     s.block_factors = scratch.floats(R);
     s.tops = scratch.floats(R);

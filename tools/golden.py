@@ -183,6 +183,16 @@ KERNELS = (
         "decode_qk_d128_r2_int8_gr32_f16_bytes_adjacent decode_pv_d128_r2_int8_gr32_f16_words_adjacent",
     ),
     (
+        ("avx512_vnni",),
+        "--cache q8_0 --precision medium --heads 4 --head-dim 128 --page-size 128",
+        "decode_qk_d128_r2_q8_0_bytes_adjacent",
+    ),
+    (
+        ("avx512_vnni_vbmi",),
+        "--cache q4_0 --heads 4 --head-dim 64",
+        "decode_pv_d64_r2_q4_0_three_bytes decode_weights_d64_r2_q4_0_three_bytes",
+    ),
+    (
         ("avx512_vnni_bf16",),
         "--cache int4 --precision medium --head-dim 32 --group 32",
         """pack_keys_d32_int4_gr32_f16_bytes tile_qk_d32_r1_int4_gr32_f16_bytes

@@ -158,7 +158,8 @@ private:
         const jit::DecodeKernels& of = placement == jit::Placement::runs ? of_runs_ : kernels_;
         const jit::BlockKernels& kernels = placement == jit::Placement::listed ? of.listed : of.side_by_side;
         const Rows rows = placed_rows(placement, first, count, padded);
-        GuardedBuffer key_scales = array(size_t(key_.scales_floats(padded)), around.scratch, flush_),
+        const int scales = jit::makes_scales(key_) ? padded + jit::kScalesAhead : padded;
+        GuardedBuffer key_scales = array(size_t(key_.scales_floats(scales)), around.scratch, flush_),
                       value_scales = array(size_t(value_.scales_floats(padded)), around.scratch, flush_),
                       scores = array(R * kBlock + size_t(setup_.target->lanes()), around.scratch, flush_),
                       rescale = array(whole(R), around.scratch, flush_),
