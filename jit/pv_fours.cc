@@ -11,7 +11,7 @@ namespace {
 // A turn, of four keys: for each 32 elements: v[0], v[1] = their codes, four keys a lane
 //                       for r, digit: acc[r][w][digit] += v[w] * the four weights' digit
 // then                  output[r][w] = output[r][w] * rescale[r] + (acc[0] + 256 acc[1] + 65536 acc[2]) *
-// factor
+// kUnit * factor
 //
 // 255 * 128 * kBlock keys, and as much before them: below 2^23.
 //
@@ -86,6 +86,7 @@ private:
 
     const Vec& emit_number(const std::vector<Vec>& acc, const Pass& pass, int r, int w) {
         const Vec& number = sum_of_digits(&sum(acc, pass, r, w, 0), ValueFours::kDigits);
+        vmulps(number, number, splat(ValueFours::kUnit));
         Temp factor(*this, "factor");
         broadcast(factor, ptr[scales_ + form_.factor_at(group_of(pass.vec + w), pass.row + r)]);
         vmulps(number, number, factor);

@@ -205,7 +205,7 @@ private:
 
 // acc[r][w][digit] = the starts                                                          emit_begin
 // for each four tokens of a dword, for r, digit: acc[r][w][digit] += codes * weights' digit  emit_tokens
-// output[r][w] = output * rescale + (acc[0] + 256 acc[1] + 65536 acc[2]) * factor         emit_end
+// output[r][w] = output * rescale + (acc[0] + 256 acc[1] + 65536 acc[2]) * unit * factor         emit_end
 //
 // As jit/pv_fours.cc; a vector has elements of one group.
 //
@@ -279,6 +279,7 @@ private:
             for (int w = 0; w < pass.width; ++w) {
                 Temp factor(*this, "factor");
                 const Vec& number = sum_of_digits(&sum(acc, pass, r, w, 0), ValueFours::kDigits);
+                vmulps(number, number, splat(ValueFours::kUnit));
                 broadcast(factor, ptr[scales_ + form_.factor_at(group_of(pass.vec + w, 0), pass.row + r)]);
                 vmulps(number, number, factor);
                 broadcast(factor, ptr[rescale_ + (pass.row + r) * 4]);

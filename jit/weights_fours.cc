@@ -11,7 +11,7 @@ namespace {
 // scales: [keys][S] become [keys / L][S][L], as those of blocks of tokens are     transpose_scales
 // for each up to 8 query rows, for each group g:
 //   top[r] = max over keys of |p[r][key] * scale[g][key]|; NaN if one of them is  emit_tops
-//   inverses[g][r] = kLargest / top[r], factors[g][r] = 1 / that                  emit_factors
+//   inverses[g][r] = kLargest / top[r], factors[g][r] = top[r]                    emit_factors
 // for each of the same, for each group g:
 //   for each L keys, for r:                                                       emit_digits
 //     n = round(p * scale * inverses[g][r]); total[r] += n, both as n + kHalfDigits
@@ -87,8 +87,6 @@ private:
         });
     }
 
-    // Digits (127, 127, 127), and what the rounding of a float may add to it.
-    static constexpr float kLargest = 8355711 - 8;
     static constexpr int kHalfDigits = 0x808080;
 
     void emit_factors(int g, const Rows& rows) {
@@ -100,13 +98,10 @@ private:
         for (int first = 0; first < rows.padded(); first += 4) {
             const Vec* const four = &top[size_t(first)];
             fold_four(four, [&](const Vec& to, const Vec& from) { vpmaxud(to, to, from); });
-            vmovups(factor, splat(kLargest));
+            vmovups(factor, splat(ValueFours::kLargest));
             vdivps(x(factor), x(factor), x(four[0]));
             vmovups(ptr[starts_ + form_.inverse_at(g, rows.first + first)], x(factor));
-            // Not top / kLargest: what is rounded away here would be an error common to all keys.
-            vmovups(four[0], splat(1.f));
-            vdivps(x(factor), x(four[0]), x(factor));
-            vmovups(ptr[factors_ + form_.factor_at(g, rows.first + first)], x(factor));
+            vmovups(ptr[factors_ + form_.factor_at(g, rows.first + first)], x(four[0]));
         }
         free(top);
     }
@@ -147,7 +142,7 @@ private:
 
     // What the numbers of all keys are too large by, with another sign.
     void begin_totals(const std::vector<Vec>& totals) {
-        static_assert(kHalfDigits + int(kLargest) + 1 <= 1 << 24);  // whole numbers in a float
+        static_assert(kHalfDigits + int(ValueFours::kLargest) + 1 <= 1 << 24);  // whole numbers in a float
         mov(rax, ptr[args() + offsetof(WeightsArgs, count)]);
         imul(eax, eax, -kHalfDigits / lanes());
         for (const Vec& v : totals) vpbroadcastd(v, eax);

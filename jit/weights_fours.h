@@ -14,6 +14,9 @@ namespace quire::jit {
 
 struct ValueFours {
     static constexpr int kDigits = 3;
+    // The largest weight, of digits (127, 89, 0): 15 bits of its own, so that a single key's sum is exact,
+    // and times kUnit, which is nearly its inverse, is the code, as it is of float32.
+    static constexpr float kLargest = 127 << 16 | 89 << 8, kUnit = 1 / kLargest;
     static constexpr int kFourBytes = 16;  // of the weights of four keys
     static constexpr int kVecs = 2;        // of a dword of four codes, or of eight of four bits
 

@@ -24,6 +24,24 @@ TEST(AttentionFormats, Sweep) {
     EXPECT_LT(check_all(sweep(2, 450, 3e7), jit_targets()), 1.25);
 }
 
+// A single key's value is exact in float32, so that one of weights that are digits has to be, too.
+TEST(AttentionFormats, QuickSingleKeys) {
+    for (const quire_format& format :
+         {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 32, QUIRE_F16),
+          quantised(QUIRE_INT4_B16, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0)})
+        for (const int head_size : {32, 128})
+            for (const int64_t queries : {1, 8, 12, 16})
+                for (const uint64_t seed : {1, 2, 3, 4}) {
+                    Case c;
+                    c.H = c.Hk = 3;
+                    c.D = c.Dv = head_size;
+                    c.key_format = c.value_format = format;
+                    c.seed = seed;
+                    c.sequences = {{queries, 1}};
+                    check(c, {&best_target()});
+                }
+}
+
 // Scales of either sign in a row, of keys and of values.
 TEST(AttentionFormats, QuickNegativeScales) {
     for (const quire_format& format :
