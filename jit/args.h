@@ -118,9 +118,12 @@ struct SoftmaxArgs {
 };
 
 // From a query row's weights to the next one's, of so many bytes a key: a line more than they have, as with a
-// power of two all rows would be in one set of the first-level cache, which has 8 or 12 lines.
+// power of two all rows would be in one set of the first-level cache, which has 8 or 12 lines. `scaled`: they
+// are not probabilities themselves, which follow each other.
 constexpr int kWeightsPad = 64;
-constexpr int weight_row_bytes(int bytes_of_key) { return kBlock * bytes_of_key + kWeightsPad; }
+constexpr int weight_row_bytes(int bytes_of_key, bool scaled = true) {
+    return kBlock * bytes_of_key + (scaled ? kWeightsPad : 0);
+}
 
 // Weights: probabilities * scales of the values. As words, w = weight * factor, where a factor serves
 // one query row and one group in the block, so that its largest weight is near 2^15.

@@ -46,7 +46,6 @@ private:
     }
     int step() const override { return pairs_ ? 2 : 1; }
     int key_bytes() const { return 4 * (folds_ ? key_.scales_stride() : 1); }
-    int row_bytes() const { return folds_ ? weight_row_bytes(key_bytes()) : kBlock * key_bytes(); }
     int turn_bytes() const override { return kUnroll * key_bytes(); }
 
     void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
@@ -83,7 +82,8 @@ private:
             for (int w = 0; w < pass.width; w += step()) emit_load(&v[size_t(w)], pass.vec + w, row, key);
         });
         for (int r = 0; r < pass.rows; ++r) {
-            const RegExp weights = weights_ + (pass.row + r) * row_bytes() + key * key_bytes();
+            const RegExp weights =
+                weights_ + (pass.row + r) * weight_row_bytes(key_bytes(), folds_) + key * key_bytes();
             if (asks_within()) emit_asks(pass, key * pass.rows + r, kUnroll * pass.rows);
             Temp p(*this, "p");
             for (int w = 0; w < pass.width; ++w) {

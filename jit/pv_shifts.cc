@@ -125,8 +125,8 @@ private:
             load_lanes(scale, scales_ + key * key_.scales_stride() * 4, groups_of(pass.vec + w));
             for (const Vec& number : v) vmulps(number, number, scale);
         });
-        emit_products(acc, v, pass, w, weights_ + key * key_bytes(),
-                      folds_ ? weight_row_bytes(key_bytes()) : kBlock * key_bytes(), folds_);
+        emit_products(acc, v, pass, w, weights_ + key * key_bytes(), weight_row_bytes(key_bytes(), folds_),
+                      folds_);
         free(v);
     }
 

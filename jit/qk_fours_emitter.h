@@ -2,6 +2,7 @@
 // keys, scales and what sums start with get into registers.
 #pragma once
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -132,6 +133,7 @@ protected:
     // registers, and leaves none.
     void add_scales(Steps* steps, const RowList* rows, int ahead) {
         constexpr int kWords = 8;  // of a register, two registers a vector
+        assert(ahead * keys_ <= kScalesAhead);
         const int groups = key_.groups(), bytes = block_info(key_.format.type)->bytes;
         for (int first = 0; first < keys_ * groups; first += 2 * kWords) {
             const auto halves = std::make_shared<std::array<Vec, 2>>();

@@ -59,7 +59,7 @@ private:
     bool takes_scales() const override { return !folds_; }
 
     RegExp weights_at(int row, int group, int token) const {
-        const int of_row = folds_ ? weight_row_bytes(key_.groups() * bytes_) : kBlock * bytes_;
+        const int of_row = weight_row_bytes((folds_ ? key_.groups() : 1) * bytes_, folds_);
         return weights_ + row * of_row + (group * kBlock + token) * bytes_;
     }
     RegExp scales_at(int group, int token) const { return scales_ + (group * kBlockTokens + token) * 4; }
@@ -205,7 +205,7 @@ private:
 
 // acc[r][w][digit] = the starts                                                          emit_begin
 // for each four tokens of a dword, for r, digit: acc[r][w][digit] += codes * weights' digit  emit_tokens
-// output[r][w] = output * rescale + (acc[0] + 256 acc[1] + 65536 acc[2]) * unit * factor         emit_end
+// output[r][w] = output * rescale + (acc[0] + 256 acc[1] + 65536 acc[2]) * kUnit * factor emit_end
 //
 // As jit/pv_fours.cc; a vector has elements of one group.
 //

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "jit/weights_emitter.h"
+#include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
@@ -190,10 +191,8 @@ bool has_value_fours(const RowKey& values) {
     const int elements = ValueFours::kVecs * values.target->lanes(), group = scale_group(values.format);
     if (token_block_info(values.format.type))
         return values.target->vnni && values.target->vector_bits == 512 && group % elements == 0;
-    const bool codes = values.format.type == QUIRE_INT8 || values.format.type == QUIRE_INT4 ||
-                       values.format.type == QUIRE_Q8_0 || values.format.type == QUIRE_Q4_0;
-    return values.target->vbmi && codes && values.dim % elements == 0 && group % elements == 0 &&
-           values.scales_stride() <= values.target->lanes() / 2;
+    return values.target->vbmi && has_words(values.format) && values.dim % elements == 0 &&
+           group % elements == 0 && values.scales_stride() <= values.target->lanes() / 2;
 }
 
 Status generate_weights_fours(const RowKey& key, std::vector<uint8_t>* code) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "jit/weights_emitter.h"
+#include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
@@ -291,10 +292,8 @@ bool has_value_runs(const RowKey& values) {
         return values.target->vnni && values.target->lanes() == ValueRuns::kRun &&
                values.dim % values.target->lanes() == 0 && values.groups() <= ValueRuns::kMostTokenGroups;
     return values.target->vbmi && values.target->vnni && values.target->lanes() == ValueRuns::kRun &&
-           (values.format.type == QUIRE_INT8 || values.format.type == QUIRE_INT4 ||
-            values.format.type == QUIRE_Q8_0) &&
-           values.dim % elements == 0 && group % elements == 0 &&
-           values.scales_stride() <= values.target->lanes() / 2;
+           has_words(values.format) && values.format.type != QUIRE_Q4_0 && values.dim % elements == 0 &&
+           group % elements == 0 && values.scales_stride() <= values.target->lanes() / 2;
 }
 
 Status generate_weights_runs(const RowKey& key, std::vector<uint8_t>* code) {
