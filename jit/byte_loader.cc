@@ -118,16 +118,34 @@ private:
     }
 };
 
+// IQ4_NL: the same, and each nibble is the place of its number in a table.
+class TableBlocksLoader : public NibbleBlocksLoader {
+public:
+    using NibbleBlocksLoader::NibbleBlocksLoader;
+    void unpack(const Vec* k) override {
+        NibbleBlocksLoader::unpack(k);
+        e_.look_up_nibbles({k[0], k[1]}, table(), byte_zero(format_));
+    }
+    void hold(int most) override {
+        if (most < 1) return;
+        e_.hold_nibble_table(table(), byte_zero(format_), 0);
+        NibbleBlocksLoader::hold(most - 1);
+    }
+
+private:
+    const int8_t* table() const { return block_info(format_.type)->table; }
+};
+
 }  // namespace
 
 bool has_bytes(const quire_format& format) {
-    if (!has_words(format)) return false;  // signed codes, or nibbles around 8; groups of a multiple of 4
+    if (!has_words(format)) return false;  // numbers of eight bits or four; groups of a multiple of 4
     return !is_of_nibbles(format) || scale_group(format) % 8 == 0;
 }
 
 int byte_parts(const quire_format& format) { return is_of_nibbles(format) ? 2 : 1; }
 
-int byte_zero(const quire_format& format) { return is_of_nibbles(format) ? 8 : 128; }
+int byte_zero(const quire_format& format) { return has_small_numbers(format) ? 8 : 128; }
 
 int half_chunk(const quire_format& format, int dim, int lanes) {
     const int left = dim / byte_parts(format) % (4 * lanes);
@@ -148,18 +166,18 @@ std::vector<int> byte_order(const quire_format& format, int dim, int lanes) {
     return order;
 }
 
-// Of nibbles, 32 elements of three digits fit one sum: 32 * 8 * kLargestOfThree < 2^31.
+// Of small numbers, 32 elements of three digits fit one sum: 32 * 8 * kLargestOfThree < 2^31.
 // Joined and weighed spans, 128 elements: 16 * 8128 * kLargestFactor < 2^31.
 ByteTileForm::ByteTileForm(const quire_format& format, int query_digits, const Target& target)
     : digits(query_digits) {
-    const bool whole = digits == 3 && is_of_nibbles(format);
+    const bool small = has_small_numbers(format), whole = digits == 3 && small;
     part = std::gcd(scale_group(format), whole ? 32 : kWidestPart);
     sums = digits == 3 && !whole ? 2 : 1;
     const bool four_pipes = target.vector_bits == 512 && !target.of_intel();  // as src/precision.cc counts
     const bool of_two = digits == 1 && four_pipes && part % (2 * kByteTileSpan) == 0;
-    joins = of_two && is_of_nibbles(format);
-    shifts = of_two && !is_of_nibbles(format);
-    weighs = digits == 1 && !target.vnni && is_of_nibbles(format);
+    joins = of_two && small;
+    shifts = of_two && !small;
+    weighs = digits == 1 && !target.vnni && small;
     const int spans = part / kByteTileSpan;
     numbers = joins ? 1 + spans / 2 : shifts || weighs ? 1 + spans : digits == 1 ? 1 + 2 * spans : sums;
 }
@@ -176,8 +194,9 @@ std::vector<int> byte_tile_order(const quire_format& format, int dim) {
 }
 
 std::unique_ptr<ByteLoader> ByteLoader::make(Emitter& e, const quire_format& format, int dim) {
-    const bool blocks = block_info(format.type) != nullptr;
+    const BlockInfo* const blocks = block_info(format.type);
     if (is_of_nibbles(format)) {
+        if (blocks && blocks->table) return std::make_unique<TableBlocksLoader>(e, format, dim);
         if (blocks) return std::make_unique<NibbleBlocksLoader>(e, format, dim);
         return std::make_unique<PairsLoader>(e, format, dim);
     }

@@ -37,15 +37,15 @@ constexpr int kByteTileSpan = 8;
 struct ByteTileForm {
     ByteTileForm(const quire_format& format, int query_digits, const Target& target);
     int digits;
-    // Of one digit, where a processor has four pipes: spans are added up in whole numbers, two by two (as
-    // FoursForm::joins_runs). Numbers of a part are then what it starts with, and its factors, words of two
-    // spans a lane, the first one above.
+    // Of small numbers and one digit, where a processor has four pipes: spans are added up in whole numbers,
+    // two by two (as FoursForm::joins_runs). Numbers of a part are then what it starts with, and its factors,
+    // words of two spans a lane, the first one above.
     bool joins;
-    // The same of codes of 8 bits: two spans' sums are one in units of the second span, for which that of the
+    // The same of others: two spans' sums are one in units of the second span, for which that of the
     // first is shifted. Numbers of a part are then its zero, and of each two spans 4 + log2 of the first
     // one's unit in those of the second, -4 to 4, and the second's factor.
     bool shifts;
-    // Codes of 4 bits without VNNI, with 256 bits: a span's bytes are added up as words, which its factor, a
+    // Small numbers without VNNI, with 256 bits: a span's bytes are added up as words, which its factor, a
     // word twice in a lane, multiplies. Numbers of a part are what it starts with, and the spans' factors.
     bool weighs;
     int part;     // of a group, what is added up before it is scaled: elements, a power of two
@@ -68,7 +68,7 @@ public:
     // The group of a lane's elements, of each lane; padding has the last.
     std::vector<int> groups(int chunk) const;
     // Keeps up to so many of its constants in registers, where it would read them from memory.
-    void hold(int most);
+    virtual void hold(int most);
 
     // k[parts]; padding is any byte.
     void load(const Vec* k, int chunk, const RegExp& row) {

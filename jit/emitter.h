@@ -156,6 +156,13 @@ public:
     // The same of nibbles, as unsigned numbers (+ 8): those of lanes() bytes, `even` the low ones.
     // `with_offset`: as they are in memory.
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool with_offset);
+    // What a table of 16 numbers has for nibbles, a byte each with nothing above; plus `zero`, as bytes.
+    void look_up_nibbles(const std::vector<Vec>& list, const int8_t* table, int zero);
+    // The same of the bytes in the lower half of `low`, as words: the low nibbles', and in `high` the
+    // others'.
+    void look_up_nibble_words(const Vec& low, const Vec& high, const int8_t* table);
+    // Keeps what these take in a register, as hold_lanes.
+    void hold_nibble_table(const int8_t* table, int zero, int spare);
     // And as signed ones, times 16.
     void load_upper_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
     // Keeps what these take in registers, as hold_lanes.
@@ -249,6 +256,8 @@ public:
     void load_words(const Vec& v, const RegExp& low, const RegExp& high);
     // Lane i: the words of signed byte i at `first` and at `second`. n <= lanes().
     void load_word_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n);
+    // The same bytes side by side, in the lower half.
+    void load_byte_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n);
     // int32 lanes: acc += a.low * b.low + a.high * b.high.
     void dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
     // Words: d = sums of two products each of unsigned bytes of a[i] and signed ones at b[i], all i added up:

@@ -18,6 +18,16 @@ std::vector<uint32_t> nibble_numbers() {
     for (int i = 0; i < 16; ++i) numbers.push_back(float_bits(float(i < 8 ? i : i - 16)));
     return numbers;
 }
+// [16] + zero, in each 128 bits.
+std::vector<uint32_t> bytes_of_table(const int8_t* table, int zero, int lanes) {
+    std::vector<uint32_t> words;
+    for (int lane = 0; lane < lanes; ++lane) {
+        words.push_back(0);
+        for (int i = 0; i < 4; ++i)
+            words.back() |= uint32_t(uint8_t(table[lane % 4 * 4 + i] + zero)) << 8 * i;
+    }
+    return words;
+}
 std::vector<uint32_t> dword_of_eight() { return {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}; }
 
 }  // namespace
@@ -131,6 +141,31 @@ void Emitter::load_nibbles(const Vec& v, const RegExp& at, bool high, const std:
         vpmovsxbd(v, x);
     }
     vcvtdq2ps(v, v);
+}
+
+void Emitter::look_up_nibbles(const std::vector<Vec>& list, const int8_t* table, int zero) {
+    const std::vector<uint32_t> bytes = bytes_of_table(table, zero, lanes());
+    const auto held = held_.find(bytes);
+    const Vec numbers = held != held_.end() ? held->second : vec("numbers of nibbles");
+    if (held == held_.end()) vmovups(numbers, constant(bytes));
+    for (const Vec& v : list)
+        v.isXMM()   ? vpshufb(v, Xbyak::Xmm(numbers.getIdx()), v)
+        : v.isYMM() ? vpshufb(v, Xbyak::Ymm(numbers.getIdx()), v)
+                    : vpshufb(v, numbers, v);
+    if (held == held_.end()) free(numbers);
+}
+
+void Emitter::look_up_nibble_words(const Vec& low, const Vec& high, const int8_t* table) {
+    const Vec a = half_of(low), b = half_of(high);
+    vpsrlw(b, a, 4);
+    for (const Vec* v : {&a, &b}) bit_and(*v, *v, splat_bits(0x0f0f0f0f));
+    look_up_nibbles({a, b}, table, 0);
+    vpmovsxbw(low, a);
+    vpmovsxbw(high, b);
+}
+
+void Emitter::hold_nibble_table(const int8_t* table, int zero, int spare) {
+    hold(bytes_of_table(table, zero, lanes()), spare);
 }
 
 // Those of `low`, as signed bytes.

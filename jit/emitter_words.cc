@@ -62,7 +62,7 @@ void Emitter::load_words(const Vec& v, const RegExp& low, const RegExp& high) {
     vpmovsxbw(v, y);
 }
 
-void Emitter::load_word_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n) {
+void Emitter::load_byte_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n) {
     Temp other(*this, "pairs.other");
     const Xbyak::Xmm a(v.getIdx()), b((*other).getIdx());
     load_bytes(v, first, n);
@@ -76,6 +76,10 @@ void Emitter::load_word_pairs(const Vec& v, const RegExp& first, const RegExp& s
     } else {
         vpunpcklbw(a, a, b);
     }
+}
+
+void Emitter::load_word_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n) {
+    load_byte_pairs(v, first, second, n);
     vpmovsxbw(v, half_of(v));
 }
 

@@ -68,7 +68,11 @@ private:
     // lower nibbles, v[1] the upper ones.
     void emit_codes(const std::vector<Vec>& v, int at) {
         const auto row_at = [&](int key) { return rows_.in_turn(key, row_) + at; };
-        if (is_of_nibbles(key_.format)) return load_nibbles_of_four(v[0], v[1], row_at, block() != nullptr);
+        if (is_of_nibbles(key_.format)) {
+            load_nibbles_of_four(v[0], v[1], row_at, block() != nullptr);
+            if (block() && block()->table) look_up_nibbles(v, block()->table, 128);
+            return;
+        }
         load_bytes_of_four(v[0], v[1], row_at);
         for (const Vec& codes : v) vpxord(codes, codes, splat_bits(0x80808080));
     }

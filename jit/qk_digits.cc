@@ -18,8 +18,8 @@ namespace {
 //
 // Chains of one row would wait for themselves: there are digits * F * R' of them.
 //
-// 256 * that of the high digits + that of the middle ones: 2^15 * 2^8 * 32 elements < 2^31. Of nibbles that
-// times 256 and that of the low ones fit, too: 32 * 8 * kLargestOfThree < 2^31, and what is above wraps
+// 256 * that of the high digits + that of the middle ones: 2^15 * 2^8 * 32 elements < 2^31. Of small numbers
+// that times 256 and that of the low ones fit, too: 32 * 8 * kLargestOfThree < 2^31, and what is above wraps
 // around.
 //
 // live: code[F][4 * parts] + scale[F] + sums[R' * digits * F] + q or two of a transposition
@@ -134,7 +134,7 @@ private:
     // What the digits of four keys are together, as a number, in that of the first.
     void emit_total(const Fours& sums, size_t f) {
         const Vec &total = sums[0][f], &low = sums.back()[f];
-        const bool apart = form_.digits == 3 && form_.parts == 1;
+        const bool apart = form_.digits == 3 && !form_.small;
         for (size_t digit = 1; digit + apart < sums.size(); ++digit) {
             vpslld(total, total, 8);
             vpaddd(total, total, sums[digit][f]);

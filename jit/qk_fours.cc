@@ -148,21 +148,27 @@ private:
         if (at % each == 0) emit_prefetches(chunk * shares + at / each, form_.chunks * shares);
     }
 
+    // [j, part] of `count` dwords of four keys from the first on; second parts have registers of their own.
+    std::vector<Vec> unpack(const std::vector<Vec>& k, int first, int count, std::vector<Vec>* second) {
+        std::vector<Vec> codes;
+        for (int j = first; j < first + count; ++j) {
+            Vec parts[2] = {k[size_t(j)], Vec()};
+            if (form_.parts == 2) second->push_back(parts[1] = vec("second part"));
+            loader_->unpack(parts);
+            codes.insert(codes.end(), parts, parts + form_.parts);
+        }
+        return codes;
+    }
+
     void emit_run(const Fours& acc, const Fours& k, const Run& run, const Pass& pass) {
-        Fours codes;  // [F][j of the run, parts]
         const std::vector<Vec> scales = vecs("scale", sets(run.chunk));
         std::vector<Vec> second;
         runs_left_ = !form_.joins_runs && run.first + form_.run < 4;
         of_next_run_ = 0;
+        Fours codes;
         for (int f = 0; f < sets(run.chunk); ++f) {
             load_scales(scales[size_t(f)], f, run);
-            codes.emplace_back();
-            for (int j = 0; j < (form_.joins_runs ? 4 : form_.run); ++j) {
-                Vec parts[2] = {k[size_t(f)][size_t(run.first + j)], Vec()};
-                if (form_.parts == 2) second.push_back(parts[1] = vec("second part"));
-                loader_->unpack(parts);
-                codes.back().insert(codes.back().end(), parts, parts + form_.parts);
-            }
+            codes.push_back(unpack(k[size_t(f)], run.first, form_.joins_runs ? 4 : form_.run, &second));
         }
         for (int r = 0; r < pass.rows; ++r) {
             emit_share(pass, r, run.chunk, run.first / form_.run, form_.joins_runs ? 1 : form_.runs());
@@ -179,24 +185,30 @@ private:
 
     void emit_runs(const Fours& acc, const Fours& k, int chunk, const Pass& pass) {
         const std::vector<Vec> scales = vecs("scale", sets(chunk));
-        for (int f = 0; f < sets(chunk); ++f) load_scales(scales[size_t(f)], f, {chunk, 0});
+        std::vector<Vec> second;
+        Fours codes;
+        for (int f = 0; f < sets(chunk); ++f) {
+            load_scales(scales[size_t(f)], f, {chunk, 0});
+            codes.push_back(unpack(k[size_t(f)], 0, 4, &second));
+        }
         for (int r = 0; r < pass.rows; ++r) {
             emit_share(pass, r, chunk, 0, 1);
             const std::vector<Vec> total = vecs("total", sets(chunk));
             for (int first = 0; first < 4; first += form_.run)
-                emit_run_of_bytes(total, k, {chunk, first}, pass.row + r);
+                emit_run_of_bytes(total, codes, {chunk, first}, pass.row + r);
             for (size_t f = 0; f < total.size(); ++f) vfmadd231ps(acc[size_t(r)][f], total[f], scales[f]);
             free(total);
         }
+        if (!loads_ahead()) free(second);
         free(scales);
     }
 
     // The first run begins the total.
-    void emit_run_of_bytes(const std::vector<Vec>& total, const Fours& k, const Run& run, int row) {
+    void emit_run_of_bytes(const std::vector<Vec>& total, const Fours& codes, const Run& run, int row) {
         const std::vector<Vec> sums = vecs("sum", sets(run.chunk));
         load_starts(sums, sum_of(run, row));
-        for (int j = run.first; j < run.first + form_.run; ++j)
-            emit_dots_and_steps(sums, k, j, vector_of({run.chunk, 0}, row), 0, row);
+        for (int i = run.first * form_.parts; i < (run.first + form_.run) * form_.parts; ++i)
+            emit_dots_and_steps(sums, codes, i, vector_of({run.chunk, 0}, row), 0, row);
         Temp factor(*this, "factor");
         vmovups(factor, ptr[factors_ + sum_of(run, row) * vec_bytes()]);
         for (size_t f = 0; f < sums.size(); ++f) {
@@ -312,7 +324,7 @@ private:
 
 bool has_fours(const quire_format& format, const Target& target, int digits) {
     if (!has_bytes(format)) return false;
-    if (!target.vnni) return digits == 1;
+    if (!target.vnni) return digits == 1 && (byte_parts(format) == 1 || has_small_numbers(format));
     // One digit of nibbles would be as many operations as two.
     return digits > 1 || target.vector_bits == 512 || !is_of_nibbles(format);
 }
@@ -326,6 +338,7 @@ FoursForm::FoursForm(const RowKey& key)
                                                    : 3),
       chunks(int(order.size()) / (parts * 4 * lanes)),
       zero(byte_zero(key.format)),
+      small(has_small_numbers(key.format)),
       has_half(half_chunk(key.format, key.dim, lanes) > 0) {
     const int of_dword = 4 * parts;
     run = 4;
@@ -335,14 +348,14 @@ FoursForm::FoursForm(const RowKey& key)
     while (scale_group(key.format) % (run * of_dword) != 0 || (spans && run * of_dword > kMostOfFactor))
         run /= 2;
     const bool one_scale = spans && scale_group(key.format) % (4 * of_dword) == 0;
-    runs_share_scale = one_scale && parts == 1 && run < 4;
-    joins_runs = one_scale && parts == 2;
+    joins_runs = one_scale && parts == 2 && small;
+    runs_share_scale = one_scale && run < 4 && !joins_runs;
     keeps_scales =
         lanes == 16 && run == 1 && !joins_runs && !runs_share_scale && 4 * key.scales_stride() > lanes;
 }
 
 int FoursForm::spare(int rows) const {
-    const int codes = 4 + (parts - 1) * (joins_runs ? 4 : run);
+    const int codes = 4 + (parts - 1) * (joins_runs || runs_share_scale ? 4 : run);
     const int of_sums = runs_share_scale || joins_runs ? 2 : std::min(digits, 2);
     const int base = digits == 3 || joins_runs;
     const int q = weighs_words ? parts : 1;

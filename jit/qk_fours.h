@@ -26,14 +26,15 @@ struct FoursForm {
     explicit FoursForm(const RowKey& key);
     std::vector<int> order;  // elements of the row by byte: [chunks][parts][4 L], -1 for padding
     int lanes = 0, parts = 0, digits = 0, chunks = 0, run = 4;
-    int zero = 0;  // the key's byte that means 0
+    int zero = 0;        // the key's byte that means 0
+    bool small = false;  // its numbers are of four bits (has_small_numbers)
     bool has_half = false;
-    // Of one byte and one part: a lane's dwords are of one group, and too many for one factor of the query.
+    // Of one byte: a lane's dwords are of one group, and too many for one factor of the query.
     bool runs_share_scale = false;
-    // The same of two parts: the runs of a lane, one dword each, are added up in whole numbers. Factors are
-    // words, that of an even j above that of the next, and in the end one float for the row, their unit. A
-    // lane starts with -sum over its runs of factor * (zero * the sum of the run's bytes + kSpanZero where j
-    // is odd).
+    // The same of small numbers in two parts: the runs of a lane, one dword each, are added up in whole
+    // numbers. Factors are words, that of an even j above that of the next, and in the end one float for the
+    // row, their unit. A lane starts with -sum over its runs of factor * (zero * the sum of the run's bytes +
+    // kSpanZero where j is odd).
     bool joins_runs = false;
     // Of one byte, where products of bytes are added to words first: those of two elements of each part share
     // a factor, a word, with which `vpmaddwd` multiplies them. Factors are whole numbers of a unit as above.

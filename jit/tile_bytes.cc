@@ -274,7 +274,7 @@ private:
 }  // namespace
 
 bool has_tile_key_bytes(const RowKey& key) {
-    const bool weighs = key.target->vector_bits == 256 && is_of_nibbles(key.format);
+    const bool weighs = key.target->vector_bits == 256 && has_small_numbers(key.format);
     return (key.target->vnni || weighs) && has_bytes(key.format) &&
            scale_group(key.format) % kByteTileSpan == 0;
 }

@@ -285,15 +285,16 @@ private:
 
 }  // namespace
 
-// All elements of a step are of one group. Not q4_0, half of whose scales are negative.
+// All elements of a step are of one group. Not ggml's of nibbles, half of whose scales are negative.
 bool has_value_runs(const RowKey& values) {
     const int elements = ValueRuns::kVecs * values.target->lanes(), group = scale_group(values.format);
     if (token_block_info(values.format.type))
         return values.target->vnni && values.target->lanes() == ValueRuns::kRun &&
                values.dim % values.target->lanes() == 0 && values.groups() <= ValueRuns::kMostTokenGroups;
+    const bool has_signs = block_info(values.format.type) && is_of_nibbles(values.format);
     return values.target->vbmi && values.target->vnni && values.target->lanes() == ValueRuns::kRun &&
-           has_words(values.format) && values.format.type != QUIRE_Q4_0 && values.dim % elements == 0 &&
-           group % elements == 0 && values.scales_stride() <= values.target->lanes() / 2;
+           has_words(values.format) && !has_signs && values.dim % elements == 0 && group % elements == 0 &&
+           values.scales_stride() <= values.target->lanes() / 2;
 }
 
 Status generate_weights_runs(const RowKey& key, std::vector<uint8_t>* code) {

@@ -116,26 +116,51 @@ public:
         split_offset(a, b);
     }
     void load_values(const Vec* v, int vec, const RegExp& first, const RegExp& second) override {
-        const int element = value_vec(vec) * e_.lanes(), at = codes_of(element) + element % kBlockValues;
+        const int at = codes_of_values(vec);
         e_.load_word_pairs(v[0], first + at, second + at, e_.lanes());
         split_offset(v[0], v[1]);
     }
     void restore_order(const Vec*) override {}
 
-private:
+protected:
     int codes_of(int element) const { return element / kBlockValues * block_.bytes + block_.codes_at; }
+    int codes_of_values(int vec) const {
+        const int element = value_vec(vec) * e_.lanes();
+        return codes_of(element) + element % kBlockValues;
+    }
+
+    const BlockInfo block_;
+
+private:
     // The top bit of each nibble flips, and what the sign of the byte was extended to.
     void split_offset(const Vec& a, const Vec& b) {
         e_.bit_xor(a, a, e_.splat_bits(0xff88ff88));
         split(a, b);
     }
-
-    const BlockInfo block_;
 };
 
-// Blocks of signed codes, or of nibbles around 8, without a minimum.
+// IQ4_NL: each nibble is the place of its number in a table.
+class TableBlocksWordLoader : public NibbleBlocksWordLoader {
+public:
+    using NibbleBlocksWordLoader::NibbleBlocksWordLoader;
+    void load_keys(const Vec& a, const Vec& b, int chunk, const RegExp& row) override {
+        const int first = chunk * 4 * e_.lanes();
+        std::vector<RegExp> codes = {row + codes_of(first)};
+        if (std::min(4 * e_.lanes(), left(first)) > kBlockValues)
+            codes.push_back(row + codes_of(first + kBlockValues));
+        e_.load_quarters(a, codes);
+        e_.look_up_nibble_words(a, b, block_.table);
+    }
+    void load_values(const Vec* v, int vec, const RegExp& first, const RegExp& second) override {
+        const int at = codes_of_values(vec);
+        e_.load_byte_pairs(v[0], first + at, second + at, e_.lanes());
+        e_.look_up_nibble_words(v[0], v[1], block_.table);
+    }
+};
+
+// Blocks of signed codes, of nibbles around 8, or of those in a table, without a minimum.
 bool has_word_blocks(const BlockInfo& block) {
-    return !block.has_min && !block.high_bits_at && !block.table && (block.code_bits == 8 || block.zero == 8);
+    return !block.has_min && !block.high_bits_at && (block.code_bits == 8 || block.zero == 8 || block.table);
 }
 
 }  // namespace
@@ -167,6 +192,7 @@ std::vector<int> word_order(const quire_format& format, int dim, int lanes) {
 std::unique_ptr<WordLoader> WordLoader::make(Emitter& e, const quire_format& format, int dim) {
     if (const BlockInfo* block = block_info(format.type)) {
         if (block->code_bits == 8) return std::make_unique<ByteBlocksWordLoader>(e, format, dim, *block);
+        if (block->table) return std::make_unique<TableBlocksWordLoader>(e, format, dim, *block);
         return std::make_unique<NibbleBlocksWordLoader>(e, format, dim, *block);
     }
     if (format.type == QUIRE_INT8) return std::make_unique<BytesWordLoader>(e, format, dim);

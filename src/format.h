@@ -63,6 +63,8 @@ inline int64_t bytes_of(quire_type type, int64_t elements) {
 }
 // Codes of four bits; those of five have theirs elsewhere.
 bool is_of_nibbles(const quire_format& f);
+// Of which each means a number from -8 to 7; those of iq4_nl mean numbers of eight bits.
+bool has_small_numbers(const quire_format& f);
 // Values that share a scale, 0: none do.
 inline int scale_group(const quire_format& f) {
     return block_info(f.type)                            ? kBlockValues

@@ -30,6 +30,12 @@ double turning_cycles(const jit::RowKey& key) {
     return cycles(*key.target, 0, dwords / 8. * (raises ? 7 : 5));
 }
 
+// So many more for two vectors of codes that are looked up in a table.
+double of_table(const jit::RowKey& key, double operations) {
+    const BlockInfo* const block = block_info(key.format.type);
+    return block && block->table ? operations : 0;
+}
+
 }  // namespace
 
 // The operations that jit/qk.cc and jit/pv.cc emit for one key. Codes to f32 lanes: widen (or cut out),
@@ -102,7 +108,8 @@ double word_cycles_of_keys(const jit::RowKey& of_floats) {
         return key.vecs() / 2. * cycles(*key.target, key.rows, 1.75 + addition * key.rows) +
                turning_cycles(key);
     const int lanes = key.target->lanes(), chunks = key.query_words() / (4 * lanes);
-    const double split = is_of_nibbles(key.format) ? 4 : 3, mixed = scale_group(key.format) < 4 * lanes;
+    const double split = of_table(key, 2) + (is_of_nibbles(key.format) ? 4 : 3);
+    const double mixed = scale_group(key.format) < 4 * lanes;
     return chunks * cycles(*key.target, key.rows * 3, split + mixed + key.rows * (addition + 1));
 }
 
@@ -117,7 +124,7 @@ namespace {
 double cycles_of_fours(jit::RowKey key, jit::Products products) {
     key.products = products;
     const jit::FoursForm form(key);
-    const double codes = 3 + 3 * (form.parts - 1), runs = form.runs() / 4.;
+    const double codes = 3 + 3 * (form.parts - 1) + of_table(key, 2), runs = form.runs() / 4.;
     const double chunks = form.chunks - (form.has_half ? .5 : 0);
     if (form.joins_runs)
         return chunks * cycles(*key.target, key.rows * (form.parts + .75), codes + .5 + key.rows * 1.25);
@@ -141,7 +148,8 @@ double number_cycles_of_fours(const jit::RowKey& key) {
 // many pairs at a time as fit a vector.
 double word_cycles_of_values(const jit::RowKey& key) {
     const double vectors = double(key.weight_stride()) / key.target->lanes(), rows = key.rows;
-    const double addition = key.target->vnni ? 0 : 1, interleave = is_of_nibbles(key.format) ? 2.5 : 2;
+    const double addition = key.target->vnni ? 0 : 1;
+    const double interleave = is_of_nibbles(key.format) ? 2.5 + of_table(key, 2) / 2 : 2;
     const double permuted = key.target->vector_bits == 512 ? rows / 2 : rows;  // weights, for two vectors
     const double mixed = scale_group(key.format) % key.target->lanes() == 0 ? 0 : permuted;
     const double multiplications = key.vecs() * rows + vectors * (2 + 2 * rows) + rows / 2;
@@ -154,7 +162,8 @@ double word_cycles_of_values(const jit::RowKey& key) {
 // row; for each row and group the weights: three products, and seven operations.
 double number_cycles_of_value_fours(const jit::RowKey& key) {
     const double weights = double(key.rows * key.groups()) / key.target->lanes();
-    return cycles(*key.target, key.vecs() * key.rows * .75 + 3 * weights, key.vecs() * .75 + 7 * weights);
+    const double codes = key.vecs() * (.75 + of_table(key, 2) / 8);
+    return cycles(*key.target, key.vecs() * key.rows * .75 + 3 * weights, codes + 7 * weights);
 }
 
 namespace {

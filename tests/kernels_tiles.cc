@@ -53,7 +53,8 @@ void check_shapes_of_bytes(const Target& target, jit::Products products) {
                                {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
                                {quantised(QUIRE_INT4, 64, QUIRE_F16), 192},
                                {plain_format(QUIRE_Q8_0), 96},
-                               {plain_format(QUIRE_Q4_0), 160}};
+                               {plain_format(QUIRE_Q4_0), 160},
+                               {plain_format(QUIRE_IQ4_NL), 160}};
     int vecs = 0;
     for (const RowShape& shape : shapes) {
         ASSERT_TRUE(jit::has_tile_key_bytes({&target, shape.format, shape.dim, 0}))
@@ -148,7 +149,8 @@ TEST(KernelsTiles, QuickFewRows) {
                     {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
                     {quantised(QUIRE_INT4, 64, QUIRE_F16), 64},
                     {plain_format(QUIRE_Q8_0), 64},
-                    {plain_format(QUIRE_Q4_0), 160}},
+                    {plain_format(QUIRE_Q4_0), 160},
+                    {plain_format(QUIRE_IQ4_NL), 160}},
                    {jit::Products::two_bytes, jit::Products::words}, jit::has_tile_pv_rows);
 }
 
@@ -161,7 +163,8 @@ TEST(KernelsTiles, QuickFewRowsOfNumbers) {
                     {quantised(QUIRE_INT4, 64, QUIRE_F16), 64},
                     {quantised(QUIRE_INT8, 32, QUIRE_F16), 576},
                     {plain_format(QUIRE_Q8_0), 64},
-                    {plain_format(QUIRE_Q4_0), 160}},
+                    {plain_format(QUIRE_Q4_0), 160},
+                    {plain_format(QUIRE_IQ4_NL), 160}},
                    {jit::Products::three_bytes}, jit::has_tile_pv_number_rows);
 }
 
@@ -174,7 +177,8 @@ TEST(KernelsTiles, QuickFewRowsOfBytes) {
                     {quantised(QUIRE_INT8, 128, QUIRE_F16), 256},
                     {quantised(QUIRE_INT4, 160, QUIRE_F16), 160},
                     {plain_format(QUIRE_Q8_0), 96},
-                    {plain_format(QUIRE_Q4_0), 160}},
+                    {plain_format(QUIRE_Q4_0), 160},
+                    {plain_format(QUIRE_IQ4_NL), 160}},
                    {jit::Products::bytes}, jit::has_tile_value_bytes);
 }
 

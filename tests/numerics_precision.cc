@@ -106,6 +106,7 @@ std::vector<quire_format> formats() {
             quantised(QUIRE_INT4, 32, QUIRE_F16),
             plain_format(QUIRE_Q8_0),
             plain_format(QUIRE_Q4_0),
+            plain_format(QUIRE_IQ4_NL),
             plain_format(QUIRE_F32),
             plain_format(QUIRE_BF16),
             quantised(QUIRE_INT8_B16, 32, QUIRE_F16),
@@ -181,7 +182,8 @@ std::vector<Case> few_row_cases() {
     std::vector<Case> cases;
     for (const quire_format& format :
          {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F16),
-          quantised(QUIRE_INT4, 32, QUIRE_F32), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0)}) {
+          quantised(QUIRE_INT4, 32, QUIRE_F32), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0),
+          plain_format(QUIRE_IQ4_NL)}) {
         const size_t options = cases.size();
         Case c = usual_case(format, options % 2 == 0 ? 64 : 320, 4);
         if (options % 2 == 1) c.value_format = quantised(QUIRE_INT8, 32, QUIRE_F16);
@@ -227,7 +229,8 @@ TEST(NumericsPrecision, QuickHighestOfTiles) {
         GTEST_SKIP() << best_target().name << " takes no queries of three bytes";
     for (const quire_format& format :
          {quantised(QUIRE_INT8, 16, QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16),
-          quantised(QUIRE_INT4, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0)})
+          quantised(QUIRE_INT4, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0),
+          plain_format(QUIRE_IQ4_NL)})
         for (const Data data : {Data::normal, Data::large_query_channels})
             for (const int head_size : {64, 96, 128, 256}) {
                 const Case c = usual_case(format, head_size, 7);
@@ -247,7 +250,8 @@ TEST(NumericsPrecision, QuickHighestOfDecode) {
     double largest = 0;
     for (const quire_format& format :
          {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT8, 64, QUIRE_F32),
-          quantised(QUIRE_INT4, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0)})
+          quantised(QUIRE_INT4, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0),
+          plain_format(QUIRE_IQ4_NL)})
         for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels})
             for (const int head_size : {64, 128, 256})
                 for (const int queries : {1, 2, 3}) {
@@ -301,7 +305,8 @@ TEST(NumericsPrecision, QuickKeysOfTiles) {
     };
     const auto of_group = [](int group) { return quantised(QUIRE_INT8, group, QUIRE_F16); };
     const quire_precision medium = QUIRE_PRECISION_MEDIUM;
-    for (const quire_format& format : {of_group(32), of_group(128), plain_format(QUIRE_Q4_0)})
+    for (const quire_format& format :
+         {of_group(32), of_group(128), plain_format(QUIRE_Q4_0), plain_format(QUIRE_IQ4_NL)})
         EXPECT_EQ(products("avx512_vnni_bf16", format, medium), jit::Products::bytes);
     EXPECT_EQ(products("avx512_vnni_bf16", of_group(16), medium), jit::Products::bfloats);
     EXPECT_EQ(products("avx512_vnni_bf16", plain_format(QUIRE_F16), medium), jit::Products::bfloats);
@@ -319,8 +324,9 @@ TEST(NumericsPrecision, QuickKeysOfTiles) {
     EXPECT_EQ(products("avx2", of_group(32), medium), jit::Products::words);
     // Of three bytes where groups are large: 0.88 of the cycles of float32 with 16, but all with 8.
     const quire_precision highest = QUIRE_PRECISION_HIGHEST;
-    for (const quire_format& format : {of_group(16), of_group(128), quantised(QUIRE_INT4, 8, QUIRE_F16),
-                                       plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0)})
+    for (const quire_format& format :
+         {of_group(16), of_group(128), quantised(QUIRE_INT4, 8, QUIRE_F16), plain_format(QUIRE_Q8_0),
+          plain_format(QUIRE_Q4_0), plain_format(QUIRE_IQ4_NL)})
         EXPECT_EQ(products("avx512_vnni_bf16", format, highest), jit::Products::three_bytes);
     EXPECT_EQ(products("avx512_vnni_bf16", of_group(8), highest), jit::Products::floats);
     EXPECT_EQ(products("avx512_vnni_bf16", plain_format(QUIRE_F16), highest), jit::Products::floats);

@@ -193,6 +193,16 @@ KERNELS = (
         "decode_pv_d64_r2_q4_0_three_bytes decode_weights_d64_r2_q4_0_three_bytes",
     ),
     (
+        ("avx2", "avx512_vnni"),
+        "--cache iq4_nl --precision high --heads 4 --head-dim 32",
+        "decode_pv_d32_r2_iq4_nl_words",
+    ),
+    (
+        ("avx512_vnni_bf16",),
+        "--cache iq4_nl --precision medium --heads 8 --head-dim 128",
+        "decode_qk_d128_r4_iq4_nl_bytes",
+    ),
+    (
         ("avx512_vnni_bf16",),
         "--cache int4 --precision medium --head-dim 32 --group 32",
         """pack_keys_d32_int4_gr32_f16_bytes tile_qk_d32_r1_int4_gr32_f16_bytes

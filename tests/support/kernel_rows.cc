@@ -35,7 +35,8 @@ void fill_blocks(const BlockInfo& block, size_t bytes, Random* random, uint8_t* 
     for (size_t i = 0; i < bytes; ++i) row[i] = uint8_t(random->bits());
     for (size_t begin = 0; begin < bytes; begin += size_t(block.bytes))
         for (int i = 0; i < block.numbers(); ++i)
-            store_number(QUIRE_F16, row + begin, i, random->normal() / float(block.levels()));
+            store_number(QUIRE_F16, row + begin, i,
+                         random->normal() / (block.table ? 256.f : float(block.levels())));
 }
 
 }  // namespace
