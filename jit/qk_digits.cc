@@ -41,14 +41,15 @@ private:
     void emit_begin() override {
         if (fours_ > 1) hold_upper_half();
         ahead_rows_.follow(rows_);
-        begin_codes();
+        begin_codes(0);
         begin_ahead();
         codes_ = next_;
     }
 
-    // Of the turn that `ahead_rows_` points to.
-    void begin_codes() {
+    // Of the turn that `ahead_rows_` points to, so many turns ahead.
+    void begin_codes(int ahead) {
         ahead_rows_.turn(row_);
+        if (makes_scales(key_)) add_scales(&steps_, &ahead_rows_, ahead);
         next_.assign(size_t(sets(0)), {});
         for (size_t f = 0; f < next_.size(); ++f) {
             add_four(&steps_, &next_[f], &ahead_rows_, 0, int(f));
@@ -66,7 +67,7 @@ private:
         if (!paces()) emit_prefetches(0, 1);
         if (turns_scales()) emit_scales();
         ahead_rows_.follow(rows_, keys_, count_);
-        begin_codes();
+        begin_codes(1);
         const std::vector<Vec> scales = vecs("scale", sets(0));
         for (int f = 0; f < sets(0); ++f) load_scales(scales[size_t(f)], f, {0, 0});
         for (int row = 0, occasion = 0; row < key_.rows; row += rows_a_pass()) {

@@ -378,7 +378,7 @@ bool makes_scales(const RowKey& key) {
     if (!block || block->numbers() > 1 || !takes_fours(key)) return false;
     const FoursForm form(key);
     const int groups = key.groups();
-    return (groups == 4 || groups == 8) && !has_whole_rows(form) && form.loads_ahead(key.rows);
+    return (groups == 4 || groups == 8) && (has_whole_rows(form) || form.loads_ahead(key.rows));
 }
 
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) {

@@ -55,10 +55,6 @@ int least_byte_rows(const jit::RowKey& key) {
 jit::Products token_products(quire_precision precision) {
     return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::floats : jit::Products::words;
 }
-// Of 8 bits one row alone: more gained little from DRAM, and digits round a single key's values once more.
-bool token_digits_pay(const jit::RowKey& key) {
-    return jit::has_value_fours(key) && (is_of_nibbles(row_format(key.format)) || key.rows == 1);
-}
 // Of a vector of values: words of two keys' weights for more than one row cost more than their products gain
 // where a vector of 16 lanes has those of two groups (Zen 5).
 bool has_few_weights(const jit::RowKey& key) {
@@ -68,7 +64,7 @@ bool has_few_weights(const jit::RowKey& key) {
 jit::Products token_value_products(const jit::RowKey& key, quire_precision precision) {
     if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) && key.rows >= least_byte_rows(key))
         return jit::Products::bytes;
-    if (precision == QUIRE_PRECISION_HIGHEST && token_digits_pay(key)) return jit::Products::three_bytes;
+    if (precision == QUIRE_PRECISION_HIGHEST && jit::has_value_fours(key)) return jit::Products::three_bytes;
     return token_products(has_few_weights(key) ? precision : QUIRE_PRECISION_HIGHEST);
 }
 jit::Products token_key_products(const jit::RowKey& key, quire_precision precision) {
