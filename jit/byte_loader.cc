@@ -139,7 +139,9 @@ private:
 }  // namespace
 
 bool has_bytes(const quire_format& format) {
-    if (!has_words(format)) return false;  // numbers of eight bits or four; groups of a multiple of 4
+    // Numbers of eight bits or four; groups of a multiple of 4.
+    const BlockInfo* const block = block_info(format.type);
+    if (!has_words(format) || (block && block->high_bits_at)) return false;
     return !is_of_nibbles(format) || scale_group(format) % 8 == 0;
 }
 

@@ -158,10 +158,15 @@ public:
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool with_offset);
     // What a table of 16 numbers has for nibbles, a byte each with nothing above; plus `zero`, as bytes.
     void look_up_nibbles(const std::vector<Vec>& list, const int8_t* table, int zero);
-    // The same of the bytes in the lower half of `low`, as words: the low nibbles', and in `high` the
-    // others'.
-    void look_up_nibble_words(const Vec& low, const Vec& high, const int8_t* table);
-    // Keeps what these take in a register, as hold_lanes.
+    // In lower halves: the low nibbles of the bytes in `low`, and in `high` the others.
+    void separate_nibbles(const Vec& low, const Vec& high);
+    // The lower half of v, nibbles as bytes: those of which a bit is set stay, the others lose 16. For each
+    // byte `of_bits` has in its 128 bits which byte of those of `bits` has its bit, and `bits_of` that bit.
+    struct FifthBits {
+        std::vector<uint32_t> bytes, bits;
+    };
+    void add_fifth_bits(const Vec& v, const Vec& bits, const FifthBits& at);
+    // Keeps what the others take in a register, as hold_lanes.
     void hold_nibble_table(const int8_t* table, int zero, int spare);
     // And as signed ones, times 16.
     void load_upper_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
@@ -251,6 +256,8 @@ public:
     // 16 bytes of each address, of at most lanes() / 4; the others 0.
     void load_quarters(const Vec& v, const std::vector<RegExp>& at);
     void broadcast_quarter(const Vec& v, const RegExp& at);
+    // Two dwords, in all 64 bits.
+    void broadcast_dwords(const Vec& v, const RegExp& first, const RegExp& second);
     // n signed bytes to words, the others 0; n <= 2 * lanes(). Or both halves of a zmm.
     void load_words(const Vec& v, const RegExp& at, int n);
     void load_words(const Vec& v, const RegExp& low, const RegExp& high);
@@ -258,6 +265,8 @@ public:
     void load_word_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n);
     // The same bytes side by side, in the lower half.
     void load_byte_pairs(const Vec& v, const RegExp& first, const RegExp& second, int n);
+    Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values
+    void words_of_half(const Vec& v) { vpmovsxbw(v, half_of(v)); }  // of its signed bytes
     // int32 lanes: acc += a.low * b.low + a.high * b.high.
     void dot_words(const Vec& acc, const Vec& a, const Xbyak::Operand& b);
     // Words: d = sums of two products each of unsigned bytes of a[i] and signed ones at b[i], all i added up:
@@ -357,7 +366,6 @@ private:
     void gather_halves(const Xbyak::Xmm& x, const RegExp* at, int count, int each);
     void gather_all_halves(const Vec& v, const std::vector<RegExp>& at, int each);
     void split_nibbles(const Vec& low, const Vec& high, int zero);
-    Xbyak::Xmm half_of(const Vec& v) const;  // the register that holds lanes() 16-bit values
     Vec of_kind(int index) const;
     Vec take(const Vec& r, const std::string& name);
 

@@ -18,6 +18,11 @@ std::vector<uint32_t> nibble_numbers() {
     for (int i = 0; i < 16; ++i) numbers.push_back(float_bits(float(i < 8 ? i : i - 16)));
     return numbers;
 }
+std::vector<uint32_t> repeated(const std::vector<uint32_t>& words, int lanes) {
+    std::vector<uint32_t> all;
+    for (int lane = 0; lane < lanes; ++lane) all.push_back(words[size_t(lane) % words.size()]);
+    return all;
+}
 // [16] + zero, in each 128 bits.
 std::vector<uint32_t> bytes_of_table(const int8_t* table, int zero, int lanes) {
     std::vector<uint32_t> words;
@@ -155,13 +160,26 @@ void Emitter::look_up_nibbles(const std::vector<Vec>& list, const int8_t* table,
     if (held == held_.end()) free(numbers);
 }
 
-void Emitter::look_up_nibble_words(const Vec& low, const Vec& high, const int8_t* table) {
+void Emitter::separate_nibbles(const Vec& low, const Vec& high) {
     const Vec a = half_of(low), b = half_of(high);
     vpsrlw(b, a, 4);
     for (const Vec* v : {&a, &b}) bit_and(*v, *v, splat_bits(0x0f0f0f0f));
-    look_up_nibbles({a, b}, table, 0);
-    vpmovsxbw(low, a);
-    vpmovsxbw(high, b);
+}
+
+void Emitter::add_fifth_bits(const Vec& v, const Vec& bits, const FifthBits& at) {
+    const Vec half = half_of(v);
+    Temp spread(*this, "spread bits");
+    const Vec s = half_of(spread);
+    vpshufb(s, half_of(bits), constant(repeated(at.bytes, lanes())));
+    if (is_512()) {
+        vptestmb(k2, s, constant(repeated(at.bits, lanes())));
+        vpord(half, half, splat_bits(0xf0f0f0f0));
+        return vpaddb(half | k2, half, splat_bits(0x10101010));
+    }
+    vpand(s, s, constant(repeated(at.bits, lanes())));
+    vpcmpeqb(s, s, constant(repeated(at.bits, lanes())));
+    vpandn(s, s, splat_bits(0xf0f0f0f0));
+    vpor(half, half, s);
 }
 
 void Emitter::hold_nibble_table(const int8_t* table, int zero, int spare) {

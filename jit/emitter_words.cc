@@ -49,6 +49,13 @@ void Emitter::broadcast_quarter(const Vec& v, const RegExp& at) {
              : vbroadcastf128(Xbyak::Ymm(v.getIdx()), ptr[at]);
 }
 
+void Emitter::broadcast_dwords(const Vec& v, const RegExp& first, const RegExp& second) {
+    const Xbyak::Xmm x(v.getIdx());
+    vmovd(x, ptr[first]);
+    vpinsrd(x, x, ptr[second], 1);
+    vpbroadcastq(v, x);
+}
+
 void Emitter::load_words(const Vec& v, const RegExp& at, int n) {
     if (n == 2 * lanes()) return vpmovsxbw(v, ptr[at]);
     load_bytes(v, at, n);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "jit/byte_loader.h"
 #include "jit/tile_product.h"
 #include "jit/tile_words.h"
 
@@ -263,8 +264,8 @@ bool has_tile_value_bytes(const RowKey& key) {
     const bool of_words = key.target->vector_bits == 256 && !key.target->vnni &&
                           key.format.type == QUIRE_INT4 && key.dim % kFourPanel == 0 && key.dim >= kLeast;
     const bool of_dots = key.target->vector_bits == 512 && key.target->vnni;
-    return (of_dots || of_words) && has_tile_value_words(key) && key.dim % kValuePanel == 0 &&
-           (key.groups() == 1 || scale_group(key.format) % kFourPanel == 0);
+    return (of_dots || of_words) && has_bytes(key.format) && has_tile_value_words(key) &&
+           key.dim % kValuePanel == 0 && (key.groups() == 1 || scale_group(key.format) % kFourPanel == 0);
 }
 
 Status generate_tile_pv_bytes(const RowKey& key, std::vector<uint8_t>* code) {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "jit/args.h"
+#include "jit/byte_loader.h"
 #include "jit/prefetch.h"
 #include "jit/row_list.h"
 #include "jit/token_codes.h"
 #include "jit/token_keys.h"
-#include "jit/word_loader.h"
 #include "src/blocks.h"
 #include "src/token_blocks.h"
 
@@ -168,7 +168,7 @@ private:
 // Codes of 8 or 4 bits with a sign, or with 8 that means 0, and one scale for each group.
 bool can_turn(const RowKey& key) {
     if (key.target->vector_bits != 256 || key.query_bytes() != 0) return false;
-    if (const BlockInfo* block = block_info(key.format.type)) return has_words(key.format) && !block->table;
+    if (const BlockInfo* block = block_info(key.format.type)) return has_bytes(key.format) && !block->table;
     const bool codes = key.format.type == QUIRE_INT4 || key.format.type == QUIRE_INT8;
     return codes && key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0;
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "jit/byte_loader.h"
 #include "jit/weights_emitter.h"
-#include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
@@ -191,7 +191,7 @@ bool has_value_fours(const RowKey& values) {
     const int elements = ValueFours::kVecs * values.target->lanes(), group = scale_group(values.format);
     if (token_block_info(values.format.type))
         return values.target->vnni && values.target->vector_bits == 512 && group % elements == 0;
-    return values.target->vbmi && has_words(values.format) && values.dim % elements == 0 &&
+    return values.target->vbmi && has_bytes(values.format) && values.dim % elements == 0 &&
            group % elements == 0 && values.scales_stride() <= values.target->lanes() / 2;
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "jit/byte_loader.h"
 #include "jit/weights_emitter.h"
-#include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
@@ -293,7 +293,7 @@ bool has_value_runs(const RowKey& values) {
                values.dim % values.target->lanes() == 0 && values.groups() <= ValueRuns::kMostTokenGroups;
     const bool has_signs = block_info(values.format.type) && is_of_nibbles(values.format);
     return values.target->vbmi && values.target->vnni && values.target->lanes() == ValueRuns::kRun &&
-           has_words(values.format) && !has_signs && values.dim % elements == 0 && group % elements == 0 &&
+           has_bytes(values.format) && !has_signs && values.dim % elements == 0 && group % elements == 0 &&
            values.scales_stride() <= values.target->lanes() / 2;
 }
 

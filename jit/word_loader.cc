@@ -139,29 +139,88 @@ private:
     }
 };
 
-// IQ4_NL: each nibble is the place of its number in a table.
-class TableBlocksWordLoader : public NibbleBlocksWordLoader {
+// Of which nibbles are numbers only with something besides: they are so as bytes, before these are words.
+class UnevenBlocksWordLoader : public NibbleBlocksWordLoader {
 public:
     using NibbleBlocksWordLoader::NibbleBlocksWordLoader;
     void load_keys(const Vec& a, const Vec& b, int chunk, const RegExp& row) override {
-        const int first = chunk * 4 * e_.lanes();
-        std::vector<RegExp> codes = {row + codes_of(first)};
-        if (std::min(4 * e_.lanes(), left(first)) > kBlockValues)
-            codes.push_back(row + codes_of(first + kBlockValues));
-        e_.load_quarters(a, codes);
-        e_.look_up_nibble_words(a, b, block_.table);
+        std::vector<RegExp> blocks;
+        for (int first = chunk * 4 * e_.lanes(), i = 0; i < e_.lanes() / 8 && left(first) > 0; ++i) {
+            blocks.push_back(row + codes_of(first));
+            first += kBlockValues;
+        }
+        e_.load_quarters(a, blocks);
+        e_.separate_nibbles(a, b);
+        to_numbers_of_keys(a, b, blocks);
+        for (const Vec* v : {&a, &b}) e_.words_of_half(*v);
     }
     void load_values(const Vec* v, int vec, const RegExp& first, const RegExp& second) override {
         const int at = codes_of_values(vec);
         e_.load_byte_pairs(v[0], first + at, second + at, e_.lanes());
-        e_.look_up_nibble_words(v[0], v[1], block_.table);
+        e_.separate_nibbles(v[0], v[1]);
+        const int in_block = value_vec(vec) * e_.lanes() % kBlockValues;
+        to_numbers_of_values(v[0], v[1], first + (at - in_block), second + (at - in_block), in_block);
+        for (int i : {0, 1}) e_.words_of_half(v[i]);
+    }
+
+protected:
+    // Lower halves, low nibbles and high ones: each 128 bits of those of a block whose codes begin there.
+    virtual void to_numbers_of_keys(const Vec& low, const Vec& high, const std::vector<RegExp>& blocks) = 0;
+    // Of values of two rows by turns, the first two of element `first` of the blocks.
+    virtual void to_numbers_of_values(const Vec& low, const Vec& high, const RegExp& block,
+                                      const RegExp& second, int first) = 0;
+};
+
+// IQ4_NL: each nibble is the place of its number in a table.
+class TableBlocksWordLoader : public UnevenBlocksWordLoader {
+public:
+    using UnevenBlocksWordLoader::UnevenBlocksWordLoader;
+
+protected:
+    void to_numbers_of_keys(const Vec& low, const Vec& high, const std::vector<RegExp>&) override {
+        e_.look_up_nibbles({e_.half_of(low), e_.half_of(high)}, block_.table, 0);
+    }
+    void to_numbers_of_values(const Vec& low, const Vec& high, const RegExp&, const RegExp&, int) override {
+        e_.look_up_nibbles({e_.half_of(low), e_.half_of(high)}, block_.table, 0);
     }
 };
 
-// Blocks of signed codes, of nibbles around 8, or of those in a table, without a minimum.
-bool has_word_blocks(const BlockInfo& block) {
-    return !block.has_min && !block.high_bits_at && (block.code_bits == 8 || block.zero == 8 || block.table);
-}
+// Q5_0: bit i of a dword before the codes is the fifth of code i, which has 16 added.
+class FifthBitsWordLoader : public UnevenBlocksWordLoader {
+public:
+    using UnevenBlocksWordLoader::UnevenBlocksWordLoader;
+
+protected:
+    void to_numbers_of_keys(const Vec& low, const Vec& high, const std::vector<RegExp>& blocks) override {
+        Temp bits(e_, "bits of blocks");
+        std::vector<RegExp> at;
+        for (const RegExp& codes : blocks) at.push_back(codes - before_codes());
+        e_.load_quarters(bits, at);
+        for (uint32_t part : {0, 1}) {
+            const uint32_t first = 0x02020202 * part, next = first + 0x01010101;
+            e_.add_fifth_bits(part ? high : low, bits,
+                              {{first, first, next, next}, {0x08040201, 0x80402010, 0x08040201, 0x80402010}});
+        }
+    }
+    void to_numbers_of_values(const Vec& low, const Vec& high, const RegExp& block, const RegExp& second,
+                              int first) override {
+        Temp bits(e_, "bits of two rows");
+        e_.broadcast_dwords(bits, block - before_codes(), second - before_codes());
+        for (uint32_t part : {0, 1}) {
+            std::vector<uint32_t> bytes;  // of the first row, of the second one, by turns
+            for (uint32_t lane = 0; lane < 8; ++lane)
+                bytes.push_back(0x04000400 + 0x01010101 * (2 * part + uint32_t(first) / 8 + lane / 4));
+            e_.add_fifth_bits(part ? high : low, bits,
+                              {bytes, {0x02020101, 0x08080404, 0x20201010, 0x80804040}});
+        }
+    }
+
+private:
+    int before_codes() const { return block_.codes_at - block_.high_bits_at; }
+};
+
+// Blocks of signed codes, of nibbles around 8, of those in a table or with a fifth bit, without a minimum.
+bool has_word_blocks(const BlockInfo& block) { return !block.has_min; }
 
 }  // namespace
 
@@ -193,6 +252,7 @@ std::unique_ptr<WordLoader> WordLoader::make(Emitter& e, const quire_format& for
     if (const BlockInfo* block = block_info(format.type)) {
         if (block->code_bits == 8) return std::make_unique<ByteBlocksWordLoader>(e, format, dim, *block);
         if (block->table) return std::make_unique<TableBlocksWordLoader>(e, format, dim, *block);
+        if (block->high_bits_at) return std::make_unique<FifthBitsWordLoader>(e, format, dim, *block);
         return std::make_unique<NibbleBlocksWordLoader>(e, format, dim, *block);
     }
     if (format.type == QUIRE_INT8) return std::make_unique<BytesWordLoader>(e, format, dim);

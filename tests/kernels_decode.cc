@@ -89,6 +89,7 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {quantised(QUIRE_INT4, 44, QUIRE_F32), 132},
                                           {plain_format(QUIRE_Q8_0), 128},
                                           {plain_format(QUIRE_Q4_0), 96},
+                                          {plain_format(QUIRE_Q5_0), 96},
                                           {plain_format(QUIRE_Q5_1), 64},
                                           {quantised(QUIRE_INT8_B16, 8, QUIRE_F16), 72},
                                           {quantised(QUIRE_INT8_B16, 576, QUIRE_F16), 576},

@@ -150,7 +150,8 @@ TEST(KernelsTiles, QuickFewRows) {
                     {quantised(QUIRE_INT4, 64, QUIRE_F16), 64},
                     {plain_format(QUIRE_Q8_0), 64},
                     {plain_format(QUIRE_Q4_0), 160},
-                    {plain_format(QUIRE_IQ4_NL), 160}},
+                    {plain_format(QUIRE_IQ4_NL), 160},
+                    {plain_format(QUIRE_Q5_0), 160}},
                    {jit::Products::two_bytes, jit::Products::words}, jit::has_tile_pv_rows);
 }
 

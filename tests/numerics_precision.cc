@@ -107,6 +107,7 @@ std::vector<quire_format> formats() {
             plain_format(QUIRE_Q8_0),
             plain_format(QUIRE_Q4_0),
             plain_format(QUIRE_IQ4_NL),
+            plain_format(QUIRE_Q5_0),
             plain_format(QUIRE_F32),
             plain_format(QUIRE_BF16),
             quantised(QUIRE_INT8_B16, 32, QUIRE_F16),
@@ -183,7 +184,7 @@ std::vector<Case> few_row_cases() {
     for (const quire_format& format :
          {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F16),
           quantised(QUIRE_INT4, 32, QUIRE_F32), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0),
-          plain_format(QUIRE_IQ4_NL)}) {
+          plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0)}) {
         const size_t options = cases.size();
         Case c = usual_case(format, options % 2 == 0 ? 64 : 320, 4);
         if (options % 2 == 1) c.value_format = quantised(QUIRE_INT8, 32, QUIRE_F16);

@@ -198,6 +198,11 @@ KERNELS = (
         "decode_pv_d32_r2_iq4_nl_words",
     ),
     (
+        ("avx2", "avx512_vnni"),
+        "--cache q5_0 --precision high --heads 4 --head-dim 64",
+        "decode_qk_d64_r2_q5_0_words decode_pv_d64_r2_q5_0_words",
+    ),
+    (
         ("avx512_vnni_bf16",),
         "--cache iq4_nl --precision medium --heads 8 --head-dim 128",
         "decode_qk_d128_r4_iq4_nl_bytes",
