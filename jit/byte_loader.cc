@@ -136,18 +136,46 @@ private:
     const int8_t* table() const { return block_info(format_.type)->table; }
 };
 
+// ---- codes of five bits: nibbles and a dword of the others, in the order of elements ----
+
+class FiveBitsLoader : public ByteLoader {
+public:
+    using ByteLoader::ByteLoader;
+    void load_packed(const Vec& v, int chunk, const RegExp& row) override {
+        std::vector<RegExp> blocks;
+        for (int first = chunk * e_.vec_bytes(), i = 0; i < e_.vec_bytes() / kBlockValues; ++i) {
+            if (left(first) > 0) blocks.push_back(row + place_of(first));
+            first += kBlockValues;
+        }
+        load(v, blocks);
+    }
+    void load_packed(const Vec& v, const RegExp& low, const RegExp& high) override {
+        const int at = place_of(dim_ - half_chunk_bytes());
+        load(v, {low + at, high + at});
+    }
+
+protected:
+    std::vector<uint32_t> constants() const override { return {}; }
+
+private:
+    const BlockInfo& block() const { return *block_info(format_.type); }
+    int place_of(int element) const { return element / kBlockValues * block().bytes; }
+    void load(const Vec& v, const std::vector<RegExp>& blocks) {
+        e_.load_five_bits(v, blocks, block().codes_at, block().high_bits_at);
+    }
+};
+
 }  // namespace
 
 bool has_bytes(const quire_format& format) {
-    // Numbers of eight bits or four; groups of a multiple of 4.
-    const BlockInfo* const block = block_info(format.type);
-    if (!has_words(format) || (block && block->high_bits_at)) return false;
+    if (!has_words(format)) return false;  // numbers of up to eight bits; groups of a multiple of 4
     return !is_of_nibbles(format) || scale_group(format) % 8 == 0;
 }
 
-int byte_parts(const quire_format& format) { return is_of_nibbles(format) ? 2 : 1; }
-
-int byte_zero(const quire_format& format) { return has_small_numbers(format) ? 8 : 128; }
+uint8_t byte_zero_bits(const quire_format& format) {
+    const BlockInfo* block = block_info(format.type);
+    return block && block->high_bits_at ? 4 : has_small_numbers(format) ? 3 : 7;
+}
 
 int half_chunk(const quire_format& format, int dim, int lanes) {
     const int left = dim / byte_parts(format) % (4 * lanes);
@@ -197,6 +225,7 @@ std::vector<int> byte_tile_order(const quire_format& format, int dim) {
 
 std::unique_ptr<ByteLoader> ByteLoader::make(Emitter& e, const quire_format& format, int dim) {
     const BlockInfo* const blocks = block_info(format.type);
+    if (blocks && blocks->high_bits_at) return std::make_unique<FiveBitsLoader>(e, format, dim);
     if (is_of_nibbles(format)) {
         if (blocks && blocks->table) return std::make_unique<TableBlocksLoader>(e, format, dim);
         if (blocks) return std::make_unique<NibbleBlocksLoader>(e, format, dim);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jit/emitter.h"
+#include "jit/kernel_key.h"
 #include "src/format.h"
 
 namespace quire::jit {
@@ -15,8 +16,6 @@ namespace quire::jit {
 // Formats whose rows can be bytes of 8-bit dot products.
 bool has_bytes(const quire_format& format);
 
-// Vectors of a chunk.
-int byte_parts(const quire_format& format);
 // Elements of a key row in the order of its bytes, -1 for padding: [chunks][parts][4 L].
 std::vector<int> byte_order(const quire_format& format, int dim, int lanes);
 // Where the last chunk has 16 or 32 bytes of a row, and a vector 64: so many. Two rows then share it, one in
@@ -25,8 +24,9 @@ int half_chunk(const quire_format& format, int dim, int lanes);
 // What the second of two joined sums starts with. Of eight codes of four bits times bytes they are within
 // 15 * 127 * 8 = 15240: it then is a word from 0 on, which borrows nothing from the first one above it.
 constexpr int kSpanZero = 16384;
-// The byte that means 0.
-int byte_zero(const quire_format& format);
+// The byte that means 0, a power of two.
+uint8_t byte_zero_bits(const quire_format& format);
+inline int byte_zero(const quire_format& format) { return 1 << byte_zero_bits(format); }
 
 // ---- tiles, where query rows lie in the lanes ----
 

@@ -156,6 +156,9 @@ public:
     // The same of nibbles, as unsigned numbers (+ 8): those of lanes() bytes, `even` the low ones.
     // `with_offset`: as they are in memory.
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool with_offset);
+    // 16 more where the dword `before` bytes before each row's nibbles, those of 16 bytes, has a bit set: bit
+    // i of that for lane i of `low`, the next 16 for `high`.
+    void add_fifth_bits_of_four(const Vec& low, const Vec& high, const RowAt& row_at, int before);
     // What a table of 16 numbers has for nibbles, a byte each with nothing above; plus `zero`, as bytes.
     void look_up_nibbles(const std::vector<Vec>& list, const int8_t* table, int zero);
     // In lower halves: the low nibbles of the bytes in `low`, and in `high` the others.
@@ -166,6 +169,9 @@ public:
         std::vector<uint32_t> bytes, bits;
     };
     void add_fifth_bits(const Vec& v, const Vec& bits, const FifthBits& at);
+    // Each 32 bytes: the elements of a block of which low nibbles and high ones are `codes` bytes behind its
+    // beginning, and a dword of their fifth bits `bits` bytes behind it.
+    void load_five_bits(const Vec& v, const std::vector<RegExp>& blocks, int codes, int bits);
     // Keeps what the others take in a register, as hold_lanes.
     void hold_nibble_table(const int8_t* table, int zero, int spare);
     // And as signed ones, times 16.

@@ -93,6 +93,26 @@ void Emitter::load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt&
     vpandd(all, all, splat_bits(0x0f0f0f0f));
 }
 
+void Emitter::add_fifth_bits_of_four(const Vec& low, const Vec& high, const RowAt& row_at, int before) {
+    Temp bits(*this, "bits of four rows"), spread(*this, "spread bits");
+    for (int row = 0; row < 4; ++row) {
+        const Address of_row = ptr[row_at(row) - before];
+        row == 0 ? vmovd(x(bits), of_row) : vpinsrd(x(bits), x(bits), of_row, uint8_t(row));
+    }
+    vshufi32x4(z(bits), z(bits), z(bits), 0);
+    for (const bool upper : {false, true}) {
+        std::vector<uint32_t> bytes, of_lane;
+        for (uint32_t i = 0; i < uint32_t(lanes()); ++i) {
+            bytes.push_back(0x0c080400 + 0x01010101 * (2 * upper + i / 8));
+            of_lane.push_back(0x01010101u << i % 8);
+        }
+        vpshufb(spread, bits, constant(bytes));
+        vptestmb(k2, spread, constant(of_lane));
+        const Vec& v = upper ? high : low;
+        vpaddb(v | k2, v, splat_bits(0x10101010));
+    }
+}
+
 void Emitter::load_upper_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at) {
     load_quarters_of_four(odd, row_at);
     vpsllw(even, odd, 4);

@@ -182,6 +182,36 @@ void Emitter::add_fifth_bits(const Vec& v, const Vec& bits, const FifthBits& at)
     vpor(half, half, s);
 }
 
+void Emitter::load_five_bits(const Vec& v, const std::vector<RegExp>& blocks, int codes, int bits) {
+    Temp other(*this, "other block, bits");
+    const Xbyak::Ymm y(v.getIdx()), o((*other).getIdx());
+    const auto load = [&](const Xbyak::Ymm& to, const RegExp& block) {
+        is_512() ? vbroadcasti32x4(to, ptr[block + codes]) : vbroadcasti128(to, ptr[block + codes]);
+    };
+    load(y, blocks[0]);
+    if (blocks.size() > 1) {
+        load(o, blocks[1]);
+        vinserti64x4(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm(v.getIdx()), o, 1);
+    }
+    vpsrlvd(v, v, constant(repeated({0, 0, 0, 0, 4, 4, 4, 4}, lanes())));
+    bit_and(v, v, splat_bits(0x0f0f0f0f));
+    if (is_512()) {  // the bits are in the order of the bytes
+        kmovd(k2, ptr[blocks[0] + bits]);
+        if (blocks.size() > 1) {
+            kmovd(k1, ptr[blocks[1] + bits]);
+            kunpckdq(k2, k1, k2);
+        }
+        return vpaddb(v | k2, v, splat_bits(0x10101010));
+    }
+    vpbroadcastd(o, ptr[blocks[0] + bits]);
+    vpshufb(o, o, constant({0, 0, 0x01010101, 0x01010101, 0x02020202, 0x02020202, 0x03030303, 0x03030303}));
+    const Address each = constant(repeated({0x08040201, 0x80402010}, lanes()));
+    vpand(o, o, each);
+    vpcmpeqb(o, o, each);
+    vpand(o, o, splat_bits(0x10101010));
+    vpor(y, y, o);
+}
+
 void Emitter::hold_nibble_table(const int8_t* table, int zero, int spare) {
     hold(bytes_of_table(table, zero, lanes()), spare);
 }

@@ -71,6 +71,8 @@ private:
         if (is_of_nibbles(key_.format)) {
             load_nibbles_of_four(v[0], v[1], row_at, block() != nullptr);
             if (block() && block()->table) look_up_nibbles(v, block()->table, 128);
+            if (block() && block()->high_bits_at)
+                add_fifth_bits_of_four(v[0], v[1], row_at, block()->codes_at - block()->high_bits_at);
             return;
         }
         load_bytes_of_four(v[0], v[1], row_at);

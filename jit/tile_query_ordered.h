@@ -88,7 +88,7 @@ protected:
     }
 
     // v *= the codes' zero
-    void emit_zeros(const Vec& v) { vpslld(v, v, byte_zero(key_.format) == 128 ? 7 : 3); }
+    void emit_zeros(const Vec& v) { vpslld(v, v, byte_zero_bits(key_.format)); }
 
     const ByteTileForm form_;
     const Gpr numbers_ = gpr("numbers");

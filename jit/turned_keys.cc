@@ -168,7 +168,8 @@ private:
 // Codes of 8 or 4 bits with a sign, or with 8 that means 0, and one scale for each group.
 bool can_turn(const RowKey& key) {
     if (key.target->vector_bits != 256 || key.query_bytes() != 0) return false;
-    if (const BlockInfo* block = block_info(key.format.type)) return has_bytes(key.format) && !block->table;
+    if (const BlockInfo* block = block_info(key.format.type))
+        return has_bytes(key.format) && (block->code_bits == 8 || has_small_numbers(key.format));
     const bool codes = key.format.type == QUIRE_INT4 || key.format.type == QUIRE_INT8;
     return codes && key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0;
 }

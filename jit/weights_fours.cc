@@ -161,7 +161,7 @@ private:
     void emit_starts(const std::vector<Vec>& total, int g, const Rows& rows) {
         Temp none(*this, "0");
         zero(none);
-        const uint8_t offset_bits = has_small_numbers(row_format(key_.format)) ? 3 : 7;
+        const uint8_t offset_bits = byte_zero_bits(row_format(key_.format));
         for (int first = 0; first < rows.padded(); first += 4) {
             const Vec &v = total[size_t(first)], &order = total[size_t(first) + 1];
             fold_four(&v, [&](const Vec& to, const Vec& from) { vpaddd(to, to, from); });

@@ -30,10 +30,10 @@ double turning_cycles(const jit::RowKey& key) {
     return cycles(*key.target, 0, dwords / 8. * (raises ? 7 : 5));
 }
 
-// So many more for two vectors of codes that are looked up in a table.
-double of_table(const jit::RowKey& key, double operations) {
+// So many more for two vectors of codes that are looked up in a table, or have fifth bits.
+double more_of_codes(const jit::RowKey& key, double of_table, double of_fifth_bits) {
     const BlockInfo* const block = block_info(key.format.type);
-    return block && block->table ? operations : 0;
+    return !block ? 0 : block->table ? of_table : block->high_bits_at ? of_fifth_bits : 0;
 }
 
 }  // namespace
@@ -42,13 +42,13 @@ double of_table(const jit::RowKey& key, double operations) {
 // convert, two more for nibbles, and scale (or the scores, in the end); then one FMA a row.
 double float_cycles_of_keys(const jit::RowKey& key) {
     if (jit::turns_keys(key)) return key.vecs() * cycles(*key.target, key.rows, 2) + turning_cycles(key);
-    const double widen = is_of_nibbles(key.format) ? 3 : 2;
+    const double widen = more_of_codes(key, 0, 5) + (is_of_nibbles(key.format) ? 3 : 2);
     return key.vecs() * cycles(*key.target, key.rows + !key.one_scale(), widen);
 }
 
 // The same, or instead of scaling a weight for each row and group.
 double float_cycles_of_values(const jit::RowKey& key) {
-    const double widen = is_of_nibbles(key.format) ? 3 : 2;
+    const double widen = more_of_codes(key, 0, 5) + (is_of_nibbles(key.format) ? 3 : 2);
     if (!jit::folds_scales(key)) return key.vecs() * cycles(*key.target, key.rows + 1, widen);
     const double weights = double(key.rows * key.scales_stride()) / key.target->lanes();
     return key.vecs() * cycles(*key.target, key.rows, widen) + cycles(*key.target, weights, weights);
@@ -108,7 +108,7 @@ double word_cycles_of_keys(const jit::RowKey& of_floats) {
         return key.vecs() / 2. * cycles(*key.target, key.rows, 1.75 + addition * key.rows) +
                turning_cycles(key);
     const int lanes = key.target->lanes(), chunks = key.query_words() / (4 * lanes);
-    const double split = of_table(key, 2) + (is_of_nibbles(key.format) ? 4 : 3);
+    const double split = more_of_codes(key, 2, 9) + (is_of_nibbles(key.format) ? 4 : 3);
     const double mixed = scale_group(key.format) < 4 * lanes;
     return chunks * cycles(*key.target, key.rows * 3, split + mixed + key.rows * (addition + 1));
 }
@@ -124,7 +124,7 @@ namespace {
 double cycles_of_fours(jit::RowKey key, jit::Products products) {
     key.products = products;
     const jit::FoursForm form(key);
-    const double codes = 3 + 3 * (form.parts - 1) + of_table(key, 2), runs = form.runs() / 4.;
+    const double codes = 3 + 3 * (form.parts - 1) + more_of_codes(key, 2, 9), runs = form.runs() / 4.;
     const double chunks = form.chunks - (form.has_half ? .5 : 0);
     if (form.joins_runs)
         return chunks * cycles(*key.target, key.rows * (form.parts + .75), codes + .5 + key.rows * 1.25);
@@ -149,7 +149,7 @@ double number_cycles_of_fours(const jit::RowKey& key) {
 double word_cycles_of_values(const jit::RowKey& key) {
     const double vectors = double(key.weight_stride()) / key.target->lanes(), rows = key.rows;
     const double addition = key.target->vnni ? 0 : 1;
-    const double interleave = is_of_nibbles(key.format) ? 2.5 + of_table(key, 2) / 2 : 2;
+    const double interleave = is_of_nibbles(key.format) ? 2.5 + more_of_codes(key, 2, 9) / 2 : 2;
     const double permuted = key.target->vector_bits == 512 ? rows / 2 : rows;  // weights, for two vectors
     const double mixed = scale_group(key.format) % key.target->lanes() == 0 ? 0 : permuted;
     const double multiplications = key.vecs() * rows + vectors * (2 + 2 * rows) + rows / 2;
@@ -162,7 +162,7 @@ double word_cycles_of_values(const jit::RowKey& key) {
 // row; for each row and group the weights: three products, and seven operations.
 double number_cycles_of_value_fours(const jit::RowKey& key) {
     const double weights = double(key.rows * key.groups()) / key.target->lanes();
-    const double codes = key.vecs() * (.75 + of_table(key, 2) / 8);
+    const double codes = key.vecs() * (.75 + more_of_codes(key, 2, 11) / 8);
     return cycles(*key.target, key.vecs() * key.rows * .75 + 3 * weights, codes + 7 * weights);
 }
 

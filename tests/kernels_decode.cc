@@ -53,8 +53,8 @@ TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
     const std::map<int, int> groups = {{32, 32}, {64, 32}, {96, 32}, {128, 128}, {192, 32}, {256, 32}};
     bool any = false;
     for (const Target* target : jit_targets())
-        for (const quire_type type :
-             {QUIRE_INT8, QUIRE_INT4, QUIRE_Q8_0, QUIRE_Q4_0, QUIRE_IQ4_NL, QUIRE_INT8_B16, QUIRE_INT4_B16})
+        for (const quire_type type : {QUIRE_INT8, QUIRE_INT4, QUIRE_Q8_0, QUIRE_Q4_0, QUIRE_IQ4_NL,
+                                      QUIRE_Q5_0, QUIRE_INT8_B16, QUIRE_INT4_B16})
             for (const auto& [dim, group] : groups)
                 for (int rows = 1; rows <= jit::kMaxDecodeRows; rows += dim == 256 ? 1 : 2) {
                     const RowShape shape = {

@@ -328,7 +328,8 @@ TEST(KernelsPanels, QuickRoundedQueries) {
                                {plain_format(QUIRE_F16), 1},
                                {plain_format(QUIRE_F16), 35},
                                {plain_format(QUIRE_Q4_0), 160},
-                               {plain_format(QUIRE_IQ4_NL), 160}};
+                               {plain_format(QUIRE_IQ4_NL), 160},
+                               {plain_format(QUIRE_Q5_0), 96}};
     for (const Target* target : jit_targets())
         for (const RowShape& shape : shapes)
             for (const Flush flush : {Flush::end, Flush::begin}) {

@@ -54,7 +54,8 @@ void check_shapes_of_bytes(const Target& target, jit::Products products) {
                                {quantised(QUIRE_INT4, 64, QUIRE_F16), 192},
                                {plain_format(QUIRE_Q8_0), 96},
                                {plain_format(QUIRE_Q4_0), 160},
-                               {plain_format(QUIRE_IQ4_NL), 160}};
+                               {plain_format(QUIRE_IQ4_NL), 160},
+                               {plain_format(QUIRE_Q5_0), 96}};
     int vecs = 0;
     for (const RowShape& shape : shapes) {
         ASSERT_TRUE(jit::has_tile_key_bytes({&target, shape.format, shape.dim, 0}))
@@ -165,7 +166,8 @@ TEST(KernelsTiles, QuickFewRowsOfNumbers) {
                     {quantised(QUIRE_INT8, 32, QUIRE_F16), 576},
                     {plain_format(QUIRE_Q8_0), 64},
                     {plain_format(QUIRE_Q4_0), 160},
-                    {plain_format(QUIRE_IQ4_NL), 160}},
+                    {plain_format(QUIRE_IQ4_NL), 160},
+                    {plain_format(QUIRE_Q5_0), 96}},
                    {jit::Products::three_bytes}, jit::has_tile_pv_number_rows);
 }
 
@@ -179,7 +181,8 @@ TEST(KernelsTiles, QuickFewRowsOfBytes) {
                     {quantised(QUIRE_INT4, 160, QUIRE_F16), 160},
                     {plain_format(QUIRE_Q8_0), 96},
                     {plain_format(QUIRE_Q4_0), 160},
-                    {plain_format(QUIRE_IQ4_NL), 160}},
+                    {plain_format(QUIRE_IQ4_NL), 160},
+                    {plain_format(QUIRE_Q5_0), 96}},
                    {jit::Products::bytes}, jit::has_tile_value_bytes);
 }
 

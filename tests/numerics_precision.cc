@@ -231,7 +231,7 @@ TEST(NumericsPrecision, QuickHighestOfTiles) {
     for (const quire_format& format :
          {quantised(QUIRE_INT8, 16, QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16),
           quantised(QUIRE_INT4, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0),
-          plain_format(QUIRE_IQ4_NL)})
+          plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0)})
         for (const Data data : {Data::normal, Data::large_query_channels})
             for (const int head_size : {64, 96, 128, 256}) {
                 const Case c = usual_case(format, head_size, 7);
@@ -252,7 +252,7 @@ TEST(NumericsPrecision, QuickHighestOfDecode) {
     for (const quire_format& format :
          {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT8, 64, QUIRE_F32),
           quantised(QUIRE_INT4, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0),
-          plain_format(QUIRE_IQ4_NL)})
+          plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0)})
         for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels})
             for (const int head_size : {64, 128, 256})
                 for (const int queries : {1, 2, 3}) {
@@ -306,8 +306,8 @@ TEST(NumericsPrecision, QuickKeysOfTiles) {
     };
     const auto of_group = [](int group) { return quantised(QUIRE_INT8, group, QUIRE_F16); };
     const quire_precision medium = QUIRE_PRECISION_MEDIUM;
-    for (const quire_format& format :
-         {of_group(32), of_group(128), plain_format(QUIRE_Q4_0), plain_format(QUIRE_IQ4_NL)})
+    for (const quire_format& format : {of_group(32), of_group(128), plain_format(QUIRE_Q4_0),
+                                       plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0)})
         EXPECT_EQ(products("avx512_vnni_bf16", format, medium), jit::Products::bytes);
     EXPECT_EQ(products("avx512_vnni_bf16", of_group(16), medium), jit::Products::bfloats);
     EXPECT_EQ(products("avx512_vnni_bf16", plain_format(QUIRE_F16), medium), jit::Products::bfloats);
@@ -327,7 +327,7 @@ TEST(NumericsPrecision, QuickKeysOfTiles) {
     const quire_precision highest = QUIRE_PRECISION_HIGHEST;
     for (const quire_format& format :
          {of_group(16), of_group(128), quantised(QUIRE_INT4, 8, QUIRE_F16), plain_format(QUIRE_Q8_0),
-          plain_format(QUIRE_Q4_0), plain_format(QUIRE_IQ4_NL)})
+          plain_format(QUIRE_Q4_0), plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0)})
         EXPECT_EQ(products("avx512_vnni_bf16", format, highest), jit::Products::three_bytes);
     EXPECT_EQ(products("avx512_vnni_bf16", of_group(8), highest), jit::Products::floats);
     EXPECT_EQ(products("avx512_vnni_bf16", plain_format(QUIRE_F16), highest), jit::Products::floats);

@@ -200,7 +200,27 @@ KERNELS = (
     (
         ("avx2", "avx512_vnni"),
         "--cache q5_0 --precision high --heads 4 --head-dim 64",
-        "decode_qk_d64_r2_q5_0_words decode_pv_d64_r2_q5_0_words",
+        "decode_pv_d64_r2_q5_0_words",
+    ),
+    (
+        ("avx512_vnni",),
+        "--cache q5_0 --precision high --heads 4 --head-dim 64",
+        "decode_qk_d64_r2_q5_0_two_bytes",
+    ),
+    (
+        ("avx512_vnni_vbmi",),
+        "--cache q5_0 --heads 4 --head-dim 32",
+        "decode_pv_d32_r2_q5_0_three_bytes",
+    ),
+    (
+        ("avx2",),
+        "--cache q5_0 --precision high --heads 4 --head-dim 64",
+        "decode_qk_d64_r2_q5_0_words",
+    ),
+    (
+        ("avx2",),
+        "--cache q5_0 --precision medium --heads 4 --head-dim 64",
+        "decode_qk_d64_r2_q5_0_bytes",
     ),
     (
         ("avx512_vnni_bf16",),
