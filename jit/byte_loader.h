@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "jit/emitter.h"
-#include "jit/kernel_key.h"
 #include "src/format.h"
 
 namespace quire::jit {
@@ -24,6 +23,8 @@ int half_chunk(const quire_format& format, int dim, int lanes);
 // What the second of two joined sums starts with. Of eight codes of four bits times bytes they are within
 // 15 * 127 * 8 = 15240: it then is a word from 0 on, which borrows nothing from the first one above it.
 constexpr int kSpanZero = 16384;
+// Vectors of a chunk.
+inline int byte_parts(const quire_format& format) { return has_two_parts(format) ? 2 : 1; }
 // The byte that means 0, a power of two.
 uint8_t byte_zero_bits(const quire_format& format);
 inline int byte_zero(const quire_format& format) { return 1 << byte_zero_bits(format); }

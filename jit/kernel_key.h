@@ -29,13 +29,6 @@ inline const char* placement_name(Placement placement) {
 }
 
 // Kernels over the rows of one side of the cache (keys or values).
-// Vectors that a chunk of codes is as bytes, low nibbles and high ones. (Those of five bits have more to go
-// with them: they are put in the order of elements.)
-inline int byte_parts(const quire_format& format) {
-    const BlockInfo* block = block_info(format.type);
-    return is_of_nibbles(format) && !(block && block->high_bits_at) ? 2 : 1;
-}
-
 struct RowKey {
     const Target* target;
     quire_format format;
@@ -80,7 +73,7 @@ struct RowKey {
     int bfloat_lanes() const { return (vecs() + 1) / 2 * target->lanes(); }
     // Of a key row as bytes, four a lane: the chunks of the byte loader.
     int byte_lanes() const {
-        const int chunk = byte_parts(format) * 4 * target->lanes();
+        const int vector = 4 * target->lanes(), chunk = has_two_parts(format) ? 2 * vector : vector;
         return (dim + chunk - 1) / chunk * chunk / 4;
     }
     // 32-bit lanes of a key row in a tile.

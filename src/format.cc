@@ -80,9 +80,14 @@ bool is_of_nibbles(const quire_format& f) {
     return block ? block->code_bits == 4 : f.type == QUIRE_INT4;
 }
 
+bool has_two_parts(const quire_format& f) {
+    const BlockInfo* block = block_info(f.type);
+    return is_of_nibbles(f) && !(block && block->high_bits_at);
+}
+
 bool has_small_numbers(const quire_format& f) {
     const BlockInfo* block = block_info(f.type);
-    return is_of_nibbles(f) && !(block && (block->table || block->high_bits_at));
+    return has_two_parts(f) && !(block && block->table);
 }
 
 std::string format_names() {

@@ -63,7 +63,10 @@ inline int64_t bytes_of(quire_type type, int64_t elements) {
 }
 // Codes of four bits; those of five have theirs elsewhere.
 bool is_of_nibbles(const quire_format& f);
-// Of which each means a number from -8 to 7; those of iq4_nl mean numbers of eight bits.
+// Which are low ones and high ones apart as bytes, too; with fifth bits they are put in the order of
+// elements.
+bool has_two_parts(const quire_format& f);
+// And of which each means a number from -8 to 7; those of iq4_nl mean numbers of eight bits.
 bool has_small_numbers(const quire_format& f);
 // Values that share a scale, 0: none do.
 inline int scale_group(const quire_format& f) {
