@@ -138,7 +138,7 @@ private:
 
 // ---- codes of five bits: nibbles and a dword of the others, in the order of elements ----
 
-class FiveBitsLoader : public ByteLoader {
+class FifthBitsLoader : public ByteLoader {
 public:
     using ByteLoader::ByteLoader;
     void load_packed(const Vec& v, int chunk, const RegExp& row) override {
@@ -225,7 +225,7 @@ std::vector<int> byte_tile_order(const quire_format& format, int dim) {
 
 std::unique_ptr<ByteLoader> ByteLoader::make(Emitter& e, const quire_format& format, int dim) {
     const BlockInfo* const blocks = block_info(format.type);
-    if (blocks && blocks->high_bits_at) return std::make_unique<FiveBitsLoader>(e, format, dim);
+    if (blocks && blocks->high_bits_at) return std::make_unique<FifthBitsLoader>(e, format, dim);
     if (is_of_nibbles(format)) {
         if (blocks && blocks->table) return std::make_unique<TableBlocksLoader>(e, format, dim);
         if (blocks) return std::make_unique<NibbleBlocksLoader>(e, format, dim);

@@ -156,6 +156,8 @@ public:
     // The same of nibbles, as unsigned numbers (+ 8): those of lanes() bytes, `even` the low ones.
     // `with_offset`: as they are in memory.
     void load_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at, bool with_offset);
+    // And as signed ones, times 16.
+    void load_upper_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
     // 16 more where the dword `before` bytes before each row's nibbles, those of 16 bytes, has a bit set: bit
     // i of that for lane i of `low`, the next 16 for `high`.
     void add_fifth_bits_of_four(const Vec& low, const Vec& high, const RowAt& row_at, int before);
@@ -163,19 +165,17 @@ public:
     void look_up_nibbles(const std::vector<Vec>& list, const int8_t* table, int zero);
     // In lower halves: the low nibbles of the bytes in `low`, and in `high` the others.
     void separate_nibbles(const Vec& low, const Vec& high);
-    // The lower half of v, nibbles as bytes: those of which a bit is set stay, the others lose 16. For each
-    // byte `of_bits` has in its 128 bits which byte of those of `bits` has its bit, and `bits_of` that bit.
+    // The lower half of v, nibbles as bytes: where a bit is set they stay, the others lose 16. That of a byte
+    // is `of_bytes` (a power of two) in byte `bytes` of its 128 bits in `bits`.
     struct FifthBits {
-        std::vector<uint32_t> bytes, bits;
+        std::vector<uint32_t> bytes, of_bytes;
     };
-    void add_fifth_bits(const Vec& v, const Vec& bits, const FifthBits& at);
+    void take_fifth_bits(const Vec& v, const Vec& bits, const FifthBits& at);
     // Each 32 bytes: the elements of a block of which low nibbles and high ones are `codes` bytes behind its
     // beginning, and a dword of their fifth bits `bits` bytes behind it.
     void load_five_bits(const Vec& v, const std::vector<RegExp>& blocks, int codes, int bits);
     // Keeps what the others take in a register, as hold_lanes.
     void hold_nibble_table(const int8_t* table, int zero, int spare);
-    // And as signed ones, times 16.
-    void load_upper_nibbles_of_four(const Vec& even, const Vec& odd, const RowAt& row_at);
     // Keeps what these take in registers, as hold_lanes.
     void hold_bytes_of_four(int spare, bool in_order = false);
     void hold_quarters_of_four(int spare);

@@ -166,18 +166,18 @@ void Emitter::separate_nibbles(const Vec& low, const Vec& high) {
     for (const Vec* v : {&a, &b}) bit_and(*v, *v, splat_bits(0x0f0f0f0f));
 }
 
-void Emitter::add_fifth_bits(const Vec& v, const Vec& bits, const FifthBits& at) {
+void Emitter::take_fifth_bits(const Vec& v, const Vec& bits, const FifthBits& at) {
     const Vec half = half_of(v);
     Temp spread(*this, "spread bits");
     const Vec s = half_of(spread);
     vpshufb(s, half_of(bits), constant(repeated(at.bytes, lanes())));
     if (is_512()) {
-        vptestmb(k2, s, constant(repeated(at.bits, lanes())));
+        vptestmb(k2, s, constant(repeated(at.of_bytes, lanes())));
         vpord(half, half, splat_bits(0xf0f0f0f0));
         return vpaddb(half | k2, half, splat_bits(0x10101010));
     }
-    vpand(s, s, constant(repeated(at.bits, lanes())));
-    vpcmpeqb(s, s, constant(repeated(at.bits, lanes())));
+    vpand(s, s, constant(repeated(at.of_bytes, lanes())));
+    vpcmpeqb(s, s, constant(repeated(at.of_bytes, lanes())));
     vpandn(s, s, splat_bits(0xf0f0f0f0));
     vpor(half, half, s);
 }

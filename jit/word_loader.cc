@@ -198,8 +198,9 @@ protected:
         e_.load_quarters(bits, at);
         for (uint32_t part : {0, 1}) {
             const uint32_t first = 0x02020202 * part, next = first + 0x01010101;
-            e_.add_fifth_bits(part ? high : low, bits,
-                              {{first, first, next, next}, {0x08040201, 0x80402010, 0x08040201, 0x80402010}});
+            e_.take_fifth_bits(
+                part ? high : low, bits,
+                {{first, first, next, next}, {0x08040201, 0x80402010, 0x08040201, 0x80402010}});
         }
     }
     void to_numbers_of_values(const Vec& low, const Vec& high, const RegExp& block, const RegExp& second,
@@ -210,8 +211,8 @@ protected:
             std::vector<uint32_t> bytes;  // of the first row, of the second one, by turns
             for (uint32_t lane = 0; lane < 8; ++lane)
                 bytes.push_back(0x04000400 + 0x01010101 * (2 * part + uint32_t(first) / 8 + lane / 4));
-            e_.add_fifth_bits(part ? high : low, bits,
-                              {bytes, {0x02020101, 0x08080404, 0x20201010, 0x80804040}});
+            e_.take_fifth_bits(part ? high : low, bits,
+                               {bytes, {0x02020101, 0x08080404, 0x20201010, 0x80804040}});
         }
     }
 
