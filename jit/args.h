@@ -56,8 +56,9 @@ constexpr int kLargestOfWords = 63;
 // Kernels of adjacent rows (Placement::adjacent) take of each list of rows the first address alone.
 struct ScalesArgs {  // f32 or f16 scales of the block's rows -> f32
     const char* const*
-        rows;       // [N] address of the row's scales (of the row where it holds them); padded as for QK
-    float* out;     // [N][scale stride]: of each group its scale, and its minimum where it has one
+        rows;    // [N] address of the row's scales (of the row where it holds them); padded as for QK
+    float* out;  // [N][scale stride]: of each group its scale, and its minimum where it has one; for integer
+                 // products -(minimum + zero * scale) / zero at RowKey::minima_at
     int64_t count;  // keys, a multiple of kKeyPadding
 };
 
@@ -141,6 +142,17 @@ struct WeightsArgs {
     // Of bytes, which have no sign: written, not 0 where scales are below 0. Those count as 0; but NaN may be
     // among them.
     uint32_t* negative;
+};
+
+// What minima add to outputs, before PV: output = output * rescale + that.
+struct MinimaArgs {
+    const float* probabilities;  // [R][kBlock]
+    const float* minima;         // [N][scale stride], as ScalesArgs says
+    const float* block;          // [R] what probabilities are relative to; where they are
+    float* rescale;              // [R] in, 1 out; there is room for whole vectors
+    float* output;               // [R][V]
+    int64_t count;               // keys, a multiple of kKeyPadding
+    float* sums;                 // [R][groups, padded to whole vectors], scratch
 };
 
 struct PvArgs {

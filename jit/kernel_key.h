@@ -57,14 +57,21 @@ struct RowKey {
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
     int groups() const { return scale_group(format) ? dim / scale_group(format) : 0; }
-    // Of one group: its scale, then its minimum where the format has one.
-    int numbers() const { return block_info(format.type) ? block_info(format.type)->numbers() : 1; }
+    bool of_integers() const { return products != Products::floats && products != Products::bfloats; }
+    // Of one group: its scale, then its minimum where the format has one. Integer products leave minima out,
+    // which then stand behind all scales (minima_at).
+    int numbers() const { return has_minima(format) && !of_integers() ? 2 : 1; }
+    bool has_minima_apart() const { return has_minima(format) && of_integers(); }
     // A row has one number that scales all of it.
     bool one_scale() const { return groups() == 1 && numbers() == 1; }
     // Floats from one row's f32 scales to the next: rows of few share a vector, whole ones.
     int scales_stride() const { return shared_lanes(groups() * numbers()); }
+    // Floats from the scales of a block of keys to their minima.
+    int minima_at() const { return (kBlock + kScalesAhead) * scales_stride(); }
     // Floats of so many rows' scales: whole vectors are written and read from any of them on.
-    int scales_floats(int count) const { return count * scales_stride() + target->lanes(); }
+    int scales_floats(int count) const {
+        return (has_minima_apart() ? minima_at() : 0) + count * scales_stride() + target->lanes();
+    }
     // 16-bit words of a query row, padded to the chunks of the word loader.
     int query_words() const {
         return (dim + 4 * target->lanes() - 1) / (4 * target->lanes()) * 4 * target->lanes();

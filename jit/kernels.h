@@ -43,6 +43,8 @@ struct DecodeKernels {          // few query rows against a block of cache rows;
     bool of_block = false;               // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;
     Kernel<WeightsArgs> weights;  // empty where pv takes probabilities
+    Kernel<MinimaArgs> minima;    // empty where the format has none, or pv adds them
+    int minima_at = 0;            // floats from the scales of values to them
 };
 
 // placement: of rows that lie side by side: runs or adjacent.

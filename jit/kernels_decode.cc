@@ -1,5 +1,6 @@
 // Kernels of decode; those of tiles, panels and the rest are in jit/kernels.cc.
 #include "jit/kernels_make.h"
+#include "jit/minima.h"
 #include "jit/pv.h"
 #include "jit/qk.h"
 #include "jit/qk_fours.h"
@@ -85,7 +86,7 @@ Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels)
 }
 
 Status make_block_pv(CodeCache& cache, const RowKey& values, BlockKernels* kernels) {
-    QUIRE_TRY(make_scales(cache, plain(values), &kernels->value_scales));
+    QUIRE_TRY(make_scales(cache, values.has_minima_apart() ? values : plain(values), &kernels->value_scales));
     return make(
         cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); }, &kernels->pv);
 }
@@ -105,6 +106,12 @@ Status make_row_weights(CodeCache& cache, const RowKey& keys, const RowKey& valu
 
 Status make_row_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
     QUIRE_TRY(make_row_weights(cache, keys, values, &kernels->weights));
+    if (values.has_minima_apart()) {
+        kernels->minima_at = values.minima_at();
+        QUIRE_TRY(make(
+            cache, values.name("decode_minima"), [&](auto* code) { return generate_minima(values, code); },
+            &kernels->minima));
+    }
     return make_block_pv(cache, values, &kernels->listed);
 }
 

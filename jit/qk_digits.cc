@@ -127,9 +127,21 @@ private:
             }
             for (size_t digit = 1; digit < sums[r].size(); ++digit) free(sums[r][digit]);
         }
+        for (size_t f = 0; form_.has_minima && f < scales.size(); ++f) add_minima(sums, f, first);
         std::vector<std::vector<Vec>> totals;
         for (const Fours& of_row : sums) totals.push_back(of_row[0]);
         store_scores(totals, first);
+    }
+
+    // A register at a time: the next turn's codes have taken most.
+    void add_minima(const Sums& sums, size_t f, int first) {
+        Temp minima(*this, "minima");
+        load_minima(minima, int(f), {0, 0});
+        for (size_t r = 0; r < sums.size(); ++r) {
+            Temp sum(*this, "sum of the query"), part(*this, "part of it");
+            load_query_sum(sum, sum_of({0, 0}, first + int(r)), part);
+            vfmadd231ps(sums[r][0][f], *sum, minima);
+        }
     }
 
     // What the digits of four keys are together, as a number, in that of the first.

@@ -8,8 +8,6 @@
 namespace quire::jit {
 namespace {
 
-constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
-
 // for each turn of F fours of keys:                                                   emit_turn
 //   for each pass over R' of the query rows, for each chunk of the rows:              emit_chunk
 //     prefetch a share of the next block's rows, and of the next turn's, in the first pass
@@ -161,7 +159,7 @@ private:
     }
 
     void emit_run(const Fours& acc, const Fours& k, const Run& run, const Pass& pass) {
-        const std::vector<Vec> scales = vecs("scale", sets(run.chunk));
+        const std::vector<Vec> scales = vecs("scale", sets(run.chunk)), minima = load_all_minima(run);
         std::vector<Vec> second;
         runs_left_ = !form_.joins_runs && run.first + form_.run < 4;
         of_next_run_ = 0;
@@ -178,13 +176,36 @@ private:
                 emit_words(acc[size_t(r)], codes, scales, run, pass.row + r);
             else
                 emit_row(acc[size_t(r)], codes, scales, run, pass.row + r);
+            if (form_.has_minima) add_minima(acc[size_t(r)], minima, run, pass.row + r);
         }
         if (!loads_ahead()) free(second);
         free(scales);
+        free(minima);
+    }
+
+    std::vector<Vec> load_all_minima(const Run& run) {
+        const std::vector<Vec> minima = vecs("minima", form_.has_minima ? sets(run.chunk) : 0);
+        for (size_t f = 0; f < minima.size(); ++f) load_minima(minima[f], int(f), run);
+        return minima;
+    }
+
+    // acc += minima * what the numbers of the run, or of all runs that share a scale, add up to.
+    void add_minima(const std::vector<Vec>& acc, const std::vector<Vec>& minima, const Run& run, int row) {
+        if (minima.empty()) return;
+        Temp sum(*this, "sum of the query"), part(*this, "part of it");
+        const int runs = form_.runs_share_scale ? form_.runs() : 1;
+        for (int i = 0; i < runs; ++i) {
+            const int of_run = sum_of(run, row) + i;
+            const Vec& v = i == 0 ? *sum : *part;
+            load_query_sum(v, of_run, i == 0 ? part : v);
+            if (form_.digits == 1) vmulps(v, v, ptr[factors_ + of_run * vec_bytes()]);
+            if (i > 0) vaddps(sum, sum, part);
+        }
+        for (size_t f = 0; f < acc.size(); ++f) vfmadd231ps(acc[f], *sum, minima[f]);
     }
 
     void emit_runs(const Fours& acc, const Fours& k, int chunk, const Pass& pass) {
-        const std::vector<Vec> scales = vecs("scale", sets(chunk));
+        const std::vector<Vec> scales = vecs("scale", sets(chunk)), minima = load_all_minima({chunk, 0});
         std::vector<Vec> second;
         Fours codes;
         for (int f = 0; f < sets(chunk); ++f) {
@@ -198,9 +219,11 @@ private:
                 emit_run_of_bytes(total, codes, {chunk, first}, pass.row + r);
             for (size_t f = 0; f < total.size(); ++f) vfmadd231ps(acc[size_t(r)][f], total[f], scales[f]);
             free(total);
+            add_minima(acc[size_t(r)], minima, {chunk, 0}, pass.row + r);
         }
         if (!loads_ahead()) free(second);
         free(scales);
+        free(minima);
     }
 
     // The first run begins the total.
@@ -321,65 +344,6 @@ private:
 };
 
 }  // namespace
-
-bool has_fours(const quire_format& format, const Target& target, int digits) {
-    if (!has_bytes(format)) return false;
-    if (!target.vnni) return digits == 1 && (byte_parts(format) == 1 || has_small_numbers(format));
-    // One digit of nibbles would be as many operations as two.
-    return digits > 1 || target.vector_bits == 512 || !is_of_nibbles(format);
-}
-
-FoursForm::FoursForm(const RowKey& key)
-    : order(byte_order(key.format, key.dim, key.target->lanes())),
-      lanes(key.target->lanes()),
-      parts(byte_parts(key.format)),
-      digits(key.products == Products::bytes       ? 1
-             : key.products == Products::two_bytes ? 2
-                                                   : 3),
-      chunks(int(order.size()) / (parts * 4 * lanes)),
-      zero(byte_zero(key.format)),
-      small(has_small_numbers(key.format)),
-      has_half(half_chunk(key.format, key.dim, lanes) > 0) {
-    const int of_dword = 4 * parts;
-    run = 4;
-    weighs_words = digits == 1 && !key.target->vnni;
-    largest = weighs_words && parts == 1 ? kLargestOfWords : largest_digits(digits);
-    const bool spans = digits == 1 && !weighs_words;
-    while (scale_group(key.format) % (run * of_dword) != 0 || (spans && run * of_dword > kMostOfFactor))
-        run /= 2;
-    const bool one_scale = spans && scale_group(key.format) % (4 * of_dword) == 0;
-    joins_runs = one_scale && parts == 2 && small;
-    runs_share_scale = one_scale && run < 4 && !joins_runs;
-    keeps_scales =
-        lanes == 16 && run == 1 && !joins_runs && !runs_share_scale && 4 * key.scales_stride() > lanes;
-}
-
-int FoursForm::spare(int rows) const {
-    const int codes = 4 + (parts - 1) * (joins_runs || runs_share_scale ? 4 : run);
-    const int of_sums = runs_share_scale || joins_runs ? 2 : std::min(digits, 2);
-    const int base = digits == 3 || joins_runs;
-    const int q = weighs_words ? parts : 1;
-    return vecs() - sets(0) * (rows + codes + 1 + of_sums) - q - base;
-}
-
-int FoursForm::rows_a_pass(int rows) const {
-    while (spare(rows) < 0) rows = (rows + 1) / 2;
-    return rows;
-}
-
-bool FoursForm::loads_ahead(int rows) const {
-    constexpr int kOfScales = 3;  // registers that keeping scales takes more than a run of products
-    return fours() > 1 && rows_a_pass(rows) == rows && (!keeps_scales || spare(rows) >= kOfScales);
-}
-
-// Scales of a turn are whole vectors, of four rows each, or of two.
-bool makes_scales(const RowKey& key) {
-    const BlockInfo* block = block_info(key.format.type);
-    if (!block || block->numbers() > 1 || !takes_fours(key)) return false;
-    const FoursForm form(key);
-    const int groups = key.groups();
-    return (groups == 4 || groups == 8) && (has_whole_rows(form) || form.loads_ahead(key.rows));
-}
 
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code) {
     if (has_whole_rows(FoursForm(key))) return generate_qk_digits(key, code);

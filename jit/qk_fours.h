@@ -26,8 +26,9 @@ struct FoursForm {
     explicit FoursForm(const RowKey& key);
     std::vector<int> order;  // elements of the row by byte: [chunks][parts][4 L], -1 for padding
     int lanes = 0, parts = 0, digits = 0, chunks = 0, run = 4;
-    int zero = 0;        // the key's byte that means 0
-    bool small = false;  // its numbers are of four bits (has_small_numbers)
+    int zero = 0;             // the key's byte that means 0
+    bool small = false;       // its numbers are of four bits (has_small_numbers)
+    bool has_minima = false;  // of groups, apart (ScalesArgs): times what the query's numbers add up to
     bool has_half = false;
     // Of one byte: a lane's dwords are of one group, and too many for one factor of the query.
     bool runs_share_scale = false;

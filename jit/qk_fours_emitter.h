@@ -182,15 +182,15 @@ protected:
     }
 
     // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
-    void load_scales(const Vec& scale, int four, const Run& run) {
-        load_scales_of_four(scale, four, run);
+    void load_scales(const Vec& scale, int four, const Run& run, int from = 0) {
+        load_scales_of_four(scale, four, run, from);
         if (!form_.is_half(run.chunk)) return;
         Temp of_next(*this, "scales of the next four");
-        load_scales_of_four(of_next, 1, run);
+        load_scales_of_four(of_next, 1, run, from);
         const Xbyak::Zmm both(scale.getIdx());
         vshuff64x2(both, both, Xbyak::Zmm((*of_next).getIdx()), 0xe4);
     }
-    void load_scales_of_four(const Vec& scale, int four, const Run& run) {
+    void load_scales_of_four(const Vec& scale, int four, const Run& run, int from) {
         if (form_.keeps_scales) {
             mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
             return vmovups(scale, ptr[kept_scales(four, run)]);
@@ -205,7 +205,7 @@ protected:
             return same ? broadcast_quarter(scale, at[0]) : load_quarters(scale, at);
         }
         const int stride = key_.scales_stride(), first = groups[size_t(run.first)];
-        const RegExp at = scales_ + (4 * four * stride + first) * 4;
+        const RegExp at = scales_ + (from + 4 * four * stride + first) * 4;
         std::vector<int> index;  // of a key's scales
         for (int lane = 0; lane < lanes(); ++lane)
             index.push_back(groups[size_t(lane / 4 * 4 + run.first)] - first);
@@ -217,6 +217,20 @@ protected:
             load_lanes_of_eights(scale, at, stride * 4, index);
         }
         inf_to_nan(scale);
+    }
+
+    // The same of minima (512 bits).
+    void load_minima(const Vec& v, int four, const Run& run) { load_scales(v, four, run, key_.minima_at()); }
+    // v = -zero * what the query's numbers add up to, those of sum `sum`: of three digits the two starts are
+    // of the first and of the others. `other` is v or another register.
+    void load_query_sum(const Vec& v, int sum, const Vec& other) {
+        const auto start = [&](int chain) {
+            return ptr[starts_ + (sum * form_.chains() + chain) * vec_bytes()];
+        };
+        vcvtdq2ps(v, start(form_.chains() - 1));
+        if (form_.digits < 3) return;
+        vcvtdq2ps(other, start(0));
+        vfmadd231ps(v, other, splat(65536));
     }
 
     int vector_of(const Run& run, int row) const {

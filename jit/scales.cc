@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "jit/args.h"
+#include "jit/byte_loader.h"
 #include "jit/row_list.h"
 
 namespace quire::jit {
@@ -11,6 +12,7 @@ namespace {
 
 // for key in 0..count step T:                             emit_rows
 //   for g in 0..D/G: out[key + t][g] = float(rows[key + t][g])        of blocks: {d, m} or d of block g
+//                    (minima apart: -m / zero - d, behind all scales)  emit_halves
 //
 // Of adjacent rows whole vectors, as they lie            emit_list
 //
@@ -102,18 +104,14 @@ private:
         std::vector<RegExp> at;
         for (int i = first; i < first + count; ++i)
             for (int g = 0; g < (block_ ? key_.groups() : 1); ++g) at.push_back(halves_at(i, g));
-        Temp factors(*this, "factors");
-        load_halves(factors, at, block_ ? block_->numbers() : key_.groups());
-        store(first, 0, factors);
+        emit_halves(first, 0, at, block_ ? key_.numbers() : key_.groups());
     }
 
     void emit_row(int i) {
         stage("row " + std::to_string(i));
         const int step = lanes() / key_.numbers();
         for (int g = 0; g < key_.groups(); g += step) {
-            Temp factors(*this, "factors");
-            emit_load(factors, i, g, std::min(step, key_.groups() - g));
-            store(i, g, factors);
+            emit_load(i, g, std::min(step, key_.groups() - g));
         }
     }
 
@@ -122,11 +120,29 @@ private:
         vmovups(ptr[out_at(row, group)], factors);
     }
 
-    void emit_load(const Vec& factors, int i, int group, int count) {
-        if (!block_) return load_number(key_.format.scale_type, factors, halves_at(i, group), count);
-        std::vector<RegExp> at;
-        for (int g = group; g < group + count; ++g) at.push_back(halves_at(i, g));
-        load_halves(factors, at, block_->numbers());
+    void emit_load(int i, int group, int count) {
+        if (block_) {
+            std::vector<RegExp> at;
+            for (int g = group; g < group + count; ++g) at.push_back(halves_at(i, g));
+            return emit_halves(i, group, at, key_.numbers());
+        }
+        Temp factors(*this, "factors");
+        load_number(key_.format.scale_type, factors, halves_at(i, group), count);
+        store(i, group, factors);
+    }
+
+    // `each` numbers of every address; minima that go apart.
+    void emit_halves(int row, int group, std::vector<RegExp> at, int each) {
+        Temp factors(*this, "factors");
+        load_halves(factors, at, each);
+        store(row, group, factors);
+        if (!key_.has_minima_apart()) return;
+        for (RegExp& of_group : at) of_group = of_group + 2;
+        Temp minima(*this, "minima");
+        load_halves(minima, at, 1);
+        vmulps(minima, minima, splat(-1.f / float(byte_zero(key_.format))));
+        vsubps(minima, minima, factors);
+        vmovups(ptr[out_at(row, group) + key_.minima_at() * 4], *minima);
     }
 
     RegExp halves_at(int i, int group) const {

@@ -275,7 +275,7 @@ private:
 
 bool has_tile_key_bytes(const RowKey& key) {
     const bool weighs = key.target->vector_bits == 256 && has_small_numbers(key.format);
-    return (key.target->vnni || weighs) && has_bytes(key.format) &&
+    return (key.target->vnni || weighs) && has_bytes(key.format) && !has_minima(key.format) &&
            scale_group(key.format) % kByteTileSpan == 0;
 }
 

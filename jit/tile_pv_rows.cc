@@ -89,7 +89,7 @@ private:
 
 bool has_tile_pv_rows(const RowKey& key) {
     return key.target->vector_bits == 512 && key.target->vnni && has_words(key.format) &&
-           scale_group(key.format) % TilePvFew::elements_a_step(*key.target) == 0;
+           !has_minima(key.format) && scale_group(key.format) % TilePvFew::elements_a_step(*key.target) == 0;
 }
 
 Status generate_tile_pv_rows(const RowKey& key, std::vector<uint8_t>* code) {

@@ -188,11 +188,12 @@ private:
 }  // namespace
 
 bool has_tile_key_words(const RowKey& key) {
-    return has_words(key.format) && scale_group(key.format) <= kMostOfAGroup;
+    return has_words(key.format) && !has_minima(key.format) && scale_group(key.format) <= kMostOfAGroup;
 }
 
 bool has_tile_value_words(const RowKey& key) {
-    return has_words(key.format) && (key.groups() == 1 || scale_group(key.format) % kValuePanel == 0);
+    return has_words(key.format) && !has_minima(key.format) &&
+           (key.groups() == 1 || scale_group(key.format) % kValuePanel == 0);
 }
 
 Status generate_tile_qk_words(const RowKey& key, std::vector<uint8_t>* code) {

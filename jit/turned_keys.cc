@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "jit/args.h"
-#include "jit/byte_loader.h"
 #include "jit/prefetch.h"
 #include "jit/row_list.h"
 #include "jit/token_codes.h"
@@ -169,7 +168,7 @@ private:
 bool can_turn(const RowKey& key) {
     if (key.target->vector_bits != 256 || key.query_bytes() != 0) return false;
     if (const BlockInfo* block = block_info(key.format.type))
-        return has_bytes(key.format) && (block->code_bits == 8 || has_small_numbers(key.format));
+        return !block->has_min && (block->code_bits == 8 || has_small_numbers(key.format));
     const bool codes = key.format.type == QUIRE_INT4 || key.format.type == QUIRE_INT8;
     return codes && key.row_bytes() % kQuarter == 0 && key.format.quant_group % 8 == 0;
 }

@@ -192,7 +192,7 @@ bool has_value_fours(const RowKey& values) {
     if (token_block_info(values.format.type))
         return values.target->vnni && values.target->vector_bits == 512 && group % elements == 0;
     return values.target->vbmi && has_bytes(values.format) && values.dim % elements == 0 &&
-           group % elements == 0 && values.scales_stride() <= values.target->lanes() / 2;
+           group % elements == 0 && values.shared_lanes(values.groups()) <= values.target->lanes() / 2;
 }
 
 Status generate_weights_fours(const RowKey& key, std::vector<uint8_t>* code) {

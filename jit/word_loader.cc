@@ -220,14 +220,10 @@ private:
     int before_codes() const { return block_.codes_at - block_.high_bits_at; }
 };
 
-// Blocks of signed codes, of nibbles around 8, of those in a table or with a fifth bit, without a minimum.
-bool has_word_blocks(const BlockInfo& block) { return !block.has_min; }
-
 }  // namespace
 
 bool has_words(const quire_format& format) {
-    if (const BlockInfo* block = block_info(format.type)) return has_word_blocks(*block);
-    return is_quantised(format) && format.quant_group % 4 == 0;
+    return block_info(format.type) || (is_quantised(format) && format.quant_group % 4 == 0);
 }
 
 bool swaps_middle(const quire_format& format) {

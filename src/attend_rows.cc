@@ -192,6 +192,9 @@ void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels,
                   const jit::BlockKernels& of_rows, const char* const* values, int64_t rows, int64_t padded,
                   const jit::NextRows& next, const RowsState& s, float* output) {
     uint32_t negative = 0;
+    if (kernels.minima)
+        kernels.minima(
+            {s.scores, s.scales + kernels.minima_at, s.block_factors, s.rescale, output, padded, s.numbers});
     const auto add = [&] {
         kernels.weights(
             {s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_factors, &negative});

@@ -68,6 +68,11 @@ bool is_of_nibbles(const quire_format& f);
 bool has_two_parts(const quire_format& f);
 // And of which each means a number from -8 to 7; those of iq4_nl mean numbers of eight bits.
 bool has_small_numbers(const quire_format& f);
+// Whose groups have a minimum beside their scale.
+inline bool has_minima(const quire_format& f) {
+    const BlockInfo* block = block_info(f.type);
+    return block && block->has_min;
+}
 // Values that share a scale, 0: none do.
 inline int scale_group(const quire_format& f) {
     return block_info(f.type)                            ? kBlockValues

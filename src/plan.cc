@@ -105,6 +105,13 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     return make_merge_kernel(cache, *plan->target, plan->value_stride, &plan->merge);
 }
 
+// Minima have as much room as scales, also where integer products take them apart.
+int scale_stride(const jit::RowKey& key) {
+    if (key.groups() == 0) return 0;
+    return has_minima(key.format) ? std::max(key.scales_stride(), 2 * key.shared_lanes(key.groups()))
+                                  : key.scales_stride();
+}
+
 Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit::CodeCache& cache,
                            AttentionPlan* plan) {
     *plan = AttentionPlan();
@@ -116,12 +123,12 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
         values{&target, spec.value_format, spec.Dv, 0};
     plan->key_stride = keys.padded();
     plan->value_stride = values.padded();
-    plan->key_scale_stride = keys.groups() ? keys.scales_stride() : 0;
-    plan->value_scale_stride = values.groups() ? values.scales_stride() : 0;
+    plan->key_scale_stride = scale_stride(keys);
+    plan->value_scale_stride = scale_stride(values);
     const bool lower = spec.precision != QUIRE_PRECISION_HIGHEST;
     if (lower && jit::has_words(values.format)) plan->weight_stride = values.weight_stride();
     if (jit::folds_scales(values)) plan->weight_stride = 2 * values.scales_stride();  // words, or float
-    if (!lower && jit::has_value_fours(values))
+    if ((!lower || has_minima(values.format)) && jit::has_value_fours(values))
         plan->weight_stride = std::max(plan->weight_stride, jit::ValueFours::weight_stride(values));
     if (token_block_info(values.format.type))
         plan->weight_stride = std::max(plan->weight_stride, 2 * values.groups());

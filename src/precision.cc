@@ -87,7 +87,8 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     };
     const auto fours = [&](int digits) { return jit::has_fours(key.format, *key.target, digits); };
     consider(jit::Products::three_bytes, fours(3) && query_stays_near(key), number_cycles_of_fours);
-    consider(jit::Products::words, precision != QUIRE_PRECISION_HIGHEST && jit::has_words(key.format),
+    consider(jit::Products::words,
+             precision != QUIRE_PRECISION_HIGHEST && jit::has_words(key.format) && !has_minima(key.format),
              word_cycles_of_keys);
     consider(jit::Products::two_bytes, precision != QUIRE_PRECISION_HIGHEST && fours(2),
              word_cycles_of_fours);
@@ -97,10 +98,14 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
 
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_value_products(key, precision);
-    if (precision == QUIRE_PRECISION_HIGHEST && jit::has_value_fours(key) &&
+    // Where a group has a minimum, its codes are far from zero if one value is large: words add more than
+    // `high` promises then.
+    const bool of_numbers =
+        precision == QUIRE_PRECISION_HIGHEST || (precision == QUIRE_PRECISION_HIGH && has_minima(key.format));
+    if (of_numbers && jit::has_value_fours(key) &&
         number_cycles_of_value_fours(key) < kWorthIt * float_cycles_of_values(key))
         return jit::Products::three_bytes;
-    if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_words(key.format)) return jit::Products::floats;
+    if (of_numbers || !jit::has_words(key.format)) return jit::Products::floats;
     const double of_words = word_cycles_of_values(key), of_floats = float_cycles_of_values(key);
     const double least = std::min(of_words, of_floats);
     if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) &&

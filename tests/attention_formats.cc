@@ -30,7 +30,7 @@ TEST(AttentionFormats, QuickSingleKeys) {
          {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 32, QUIRE_F16),
           quantised(QUIRE_INT8_B16, 32, QUIRE_F16), quantised(QUIRE_INT4_B16, 32, QUIRE_F16),
           plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0), plain_format(QUIRE_IQ4_NL),
-          plain_format(QUIRE_Q5_0)})
+          plain_format(QUIRE_Q5_0), plain_format(QUIRE_Q4_1), plain_format(QUIRE_Q5_1)})
         for (const int head_size : {32, 128})
             for (const int64_t queries : {1, 8, 12, 16})
                 for (const uint64_t seed : {1, 2, 3, 4}) {

@@ -193,8 +193,9 @@ TEST(AttentionNan, Query) {
 // Both of decode and of tiles at `medium`, with 8-bit products where the target has them.
 TEST(AttentionNan, QuickMedium) {
     Random random(35);
-    for (const quire_format& format : {quantised(QUIRE_INT8, 32, QUIRE_F32), plain_format(QUIRE_Q4_0),
-                                       plain_format(QUIRE_IQ4_NL), quantised(QUIRE_INT4, 32, QUIRE_F16)}) {
+    for (const quire_format& format :
+         {quantised(QUIRE_INT8, 32, QUIRE_F32), plain_format(QUIRE_Q4_0), plain_format(QUIRE_IQ4_NL),
+          plain_format(QUIRE_Q5_0), plain_format(QUIRE_Q4_1), quantised(QUIRE_INT4, 32, QUIRE_F16)}) {
         for (const bool decodes : {false, true}) {
             Case c = shapes(format)[2];
             c.D = c.Dv = 64;

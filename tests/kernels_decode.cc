@@ -54,7 +54,7 @@ TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
     bool any = false;
     for (const Target* target : jit_targets())
         for (const quire_type type : {QUIRE_INT8, QUIRE_INT4, QUIRE_Q8_0, QUIRE_Q4_0, QUIRE_IQ4_NL,
-                                      QUIRE_Q5_0, QUIRE_INT8_B16, QUIRE_INT4_B16})
+                                      QUIRE_Q5_0, QUIRE_Q4_1, QUIRE_Q5_1, QUIRE_INT8_B16, QUIRE_INT4_B16})
             for (const auto& [dim, group] : groups)
                 for (int rows = 1; rows <= jit::kMaxDecodeRows; rows += dim == 256 ? 1 : 2) {
                     const RowShape shape = {
@@ -90,6 +90,7 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {plain_format(QUIRE_Q8_0), 128},
                                           {plain_format(QUIRE_Q4_0), 96},
                                           {plain_format(QUIRE_Q5_0), 96},
+                                          {plain_format(QUIRE_Q4_1), 128},
                                           {plain_format(QUIRE_Q5_1), 64},
                                           {quantised(QUIRE_INT8_B16, 8, QUIRE_F16), 72},
                                           {quantised(QUIRE_INT8_B16, 576, QUIRE_F16), 576},

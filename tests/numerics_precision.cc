@@ -108,6 +108,8 @@ std::vector<quire_format> formats() {
             plain_format(QUIRE_Q4_0),
             plain_format(QUIRE_IQ4_NL),
             plain_format(QUIRE_Q5_0),
+            plain_format(QUIRE_Q4_1),
+            plain_format(QUIRE_Q5_1),
             plain_format(QUIRE_F32),
             plain_format(QUIRE_BF16),
             quantised(QUIRE_INT8_B16, 32, QUIRE_F16),
@@ -252,7 +254,8 @@ TEST(NumericsPrecision, QuickHighestOfDecode) {
     for (const quire_format& format :
          {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT8, 64, QUIRE_F32),
           quantised(QUIRE_INT4, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0),
-          plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0)})
+          plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0), plain_format(QUIRE_Q4_1),
+          plain_format(QUIRE_Q5_1)})
         for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels})
             for (const int head_size : {64, 128, 256})
                 for (const int queries : {1, 2, 3}) {

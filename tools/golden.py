@@ -218,6 +218,16 @@ KERNELS = (
         "decode_qk_d64_r2_q5_0_words",
     ),
     (
+        ("avx2", "avx512_vnni"),
+        "--cache q4_1 --precision medium --heads 4 --head-dim 64",
+        "decode_minima_d64_r2_q4_1_words scales_d64_q4_1_words",
+    ),
+    (
+        ("avx512_vnni",),
+        "--cache q4_1 --precision medium --heads 4 --head-dim 64",
+        "decode_qk_d64_r2_q4_1_two_bytes",
+    ),
+    (
         ("avx2",),
         "--cache q5_0 --precision medium --heads 4 --head-dim 64",
         "decode_qk_d64_r2_q5_0_bytes",

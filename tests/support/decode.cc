@@ -217,6 +217,12 @@ private:
                       factors = array(R * size_t(stride) + room, around.scratch, flush_);
         const GuardedBuffer negative =
             GuardedBuffer::of(std::vector<uint32_t>(value_.bytes() ? 1 : 0), flush_);
+        if (kernels_.minima)
+            poisoned_call<jit::MinimaArgs>(
+                kernels_.minima,
+                {scores.as<float>(), value_scales.as<float>() + kernels_.minima_at, block.as<float>(),
+                 rescale.as<float>(), output.as<float>(), padded, numbers.as<float>()},
+                around.entry);
         const auto add_values = [&] {
             if (kernels_.weights)
                 poisoned_call<jit::WeightsArgs>(

@@ -187,7 +187,7 @@ bool can_be(const RowShape& shape, const Target& target, jit::Products products)
     if (of_bytes && token_block_info(shape.format.type))
         return jit::has_token_bytes(shape.format, target, digits);
     if (of_bytes) return jit::has_fours(shape.format, target, digits);
-    return products == jit::Products::floats || can_be_words(shape.format);
+    return products == jit::Products::floats || (can_be_words(shape.format) && !has_minima(shape.format));
 }
 
 jit::Products key_products(const jit::RowKey& key, jit::Products wanted) {
