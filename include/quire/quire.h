@@ -208,10 +208,10 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
 
 /* Precision of the arithmetic; the reference is float64 attention over the dequantised cache. A lower one is taken
  * where it is faster, else a call runs at the next higher: quire_plan_explain says which ("precision").
- *   highest  float32, or integers with as many bits (codes of 8 or 4 bits on AVX-512 with VNNI: 24 of the query row's
+ *   highest  float32, or integers with as many bits (codes of 8 to 4 bits on AVX-512 with VNNI: 24 of the query row's
  *            largest number, and in decode, with VBMI too, of the largest weight of 128 keys and a group):
  *            errors at most twice those of a plain float32 attention
- *   high     over codes of 8, 4 or (q5_0) 5 bits: query and weights are 16-bit words (15 significant bits of the row's, and
+ *   high     over codes of 8, 5 or 4 bits: query and weights are 16-bit words (15 significant bits of the row's, and
  *            of 128 keys' largest), sums are of integers. Adds an RMS error below
  *            1e-4 of the output's RMS on normal data (up to 0.94e-4 seen), below 2.5e-4 where one of 64 channels of
  *            the query or of the values is ten times larger (up to 2.4e-4 seen)
