@@ -193,13 +193,13 @@ private:
     void add_minima(const std::vector<Vec>& acc, const std::vector<Vec>& minima, const Run& run, int row) {
         if (minima.empty()) return;
         Temp sum(*this, "sum of the query"), part(*this, "part of it");
-        const int runs = form_.runs_share_scale ? form_.runs() : 1;
-        for (int i = 0; i < runs; ++i) {
-            const int of_run = sum_of(run, row) + i;
-            const Vec& v = i == 0 ? *sum : *part;
-            load_query_sum(v, of_run, i == 0 ? part : v);
-            if (form_.digits == 1) vmulps(v, v, ptr[factors_ + of_run * vec_bytes()]);
-            if (i > 0) vaddps(sum, sum, part);
+        const auto factor = [&](int i) { return ptr[factors_ + i * vec_bytes()]; };
+        const int first = sum_of(run, row);
+        load_query_sum(sum, first, part);
+        if (form_.digits == 1) vmulps(sum, sum, factor(first));
+        for (int i = first + 1; form_.runs_share_scale && i < first + form_.runs(); ++i) {
+            load_query_sum(part, i, part);
+            vfmadd231ps(sum, part, factor(i));
         }
         for (size_t f = 0; f < acc.size(); ++f) vfmadd231ps(acc[f], *sum, minima[f]);
     }
