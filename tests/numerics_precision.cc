@@ -182,11 +182,14 @@ void check(const std::vector<const Target*>& on, const std::vector<quire_format>
 // 16 query rows, and some that decode takes beside them, over more keys than a part has, with all that scores
 // may have.
 std::vector<Case> few_row_cases() {
+    std::vector<quire_format> formats = {
+        quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F16),
+        quantised(QUIRE_INT4, 32, QUIRE_F32), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0)};
+    // With AVX2 alone these are float32's, and an emulated processor takes long.
+    if (best_target().vector_bits == 512)
+        formats.insert(formats.end(), {plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0)});
     std::vector<Case> cases;
-    for (const quire_format& format :
-         {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F16),
-          quantised(QUIRE_INT4, 32, QUIRE_F32), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0),
-          plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0)}) {
+    for (const quire_format& format : formats) {
         const size_t options = cases.size();
         Case c = usual_case(format, options % 2 == 0 ? 64 : 320, 4);
         if (options % 2 == 1) c.value_format = quantised(QUIRE_INT8, 32, QUIRE_F16);
