@@ -10,8 +10,10 @@
 namespace quire::jit {
 namespace {
 
-// for each vector of groups g, for r: sums[r][g] = -zero * block[r] * sum over keys of p[r][key] *
-// minima[key][g] for r: output[r][d] = output[r][d] * rescale[r] + sums[r][the group of d]
+// for each vector of groups g, for r:                                                 emit_sums
+//   sums[r][g] = -zero * block[r] * sum over keys of p[r][key] * minima[key][g]
+// for r:                                                                              emit_output
+//   output[r][d] = output[r][d] * rescale[r] + sums[r][the group of d]
 //
 // A vector holds the groups of as many keys as fit it.
 class Minima : public Emitter {

@@ -176,7 +176,7 @@ private:
                 emit_words(acc[size_t(r)], codes, scales, run, pass.row + r);
             else
                 emit_row(acc[size_t(r)], codes, scales, run, pass.row + r);
-            if (form_.has_minima) add_minima(acc[size_t(r)], minima, run, pass.row + r);
+            add_minima(acc[size_t(r)], minima, run, pass.row + r);
         }
         if (!loads_ahead()) free(second);
         free(scales);
@@ -189,7 +189,8 @@ private:
         return minima;
     }
 
-    // acc += minima * what the numbers of the run, or of all runs that share a scale, add up to.
+    // acc += minima, if there are, * what the numbers of the run, or of all runs that share a scale, add up
+    // to.
     void add_minima(const std::vector<Vec>& acc, const std::vector<Vec>& minima, const Run& run, int row) {
         if (minima.empty()) return;
         Temp sum(*this, "sum of the query"), part(*this, "part of it");

@@ -222,7 +222,7 @@ protected:
     // The same of minima (512 bits).
     void load_minima(const Vec& v, int four, const Run& run) { load_scales(v, four, run, key_.minima_at()); }
     // v = -zero * what the query's numbers add up to, those of sum `sum`: of three digits the two starts are
-    // of the first and of the others. `other` is v or another register.
+    // of the first and of the others, and `other` is another register.
     void load_query_sum(const Vec& v, int sum, const Vec& other) {
         const auto start = [&](int chain) {
             return ptr[starts_ + (sum * form_.chains() + chain) * vec_bytes()];
