@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "jit/byte_loader.h"
-#include "jit/emitter.h"
-#include "jit/token_prefetch.h"
-#include "src/token_blocks.h"
+#include "jit/token_qk_turns.h"
 
 namespace quire::jit {
 namespace {
@@ -22,128 +19,64 @@ int digits_of(Products products) {
     return products == Products::bytes ? 1 : products == Products::two_bytes ? 2 : 3;
 }
 
-// The lanes are tokens. For each turn of two vectors, which are two blocks (of an odd number the last one
-// twice), or with 256 bits the halves of one:                                              emit_turn
-//   for each pass over R' of the query rows: scores = 0                                     emit_pass
-//     for each group, for each run of it: sums[r][digit][2] = 0 or starts                   emit_run
-//       for each part of the run: prefetch a share of the next blocks
-//         for each dword: its codes as bytes from 0 on (byte loader)                        emit_dword
-//           for r, for each digit: sums += dot product of the query's and codes, in int32
-//       scores[r] += float(sums) * scales[2]                                                emit_digits
-//     digits: scores[r] *= factors[r]                                                       emit_factors
+// In a pass: scores = 0                                                                    emit_pass
+//   for each group, for each run of it: sums[r][digit][2] = 0 or starts                   emit_run
+//     for each part of the run: prefetch a share of the next blocks
+//       for each dword: its codes as bytes from 0 on (byte loader)                        emit_dword
+//         for r, for each digit: sums += dot product of the query's and codes, in int32
+//     scores[r] += float(sums) * scales[2]                                                emit_digits
+//   digits: scores[r] *= factors[r]                                                       emit_factors
 //
-// Each dword of the query is read once for both blocks. Two digits are 256 * high + low, |query| < 2^15;
+// Each dword of the query is read once for both vectors. Two digits are 256 * high + low, |query| < 2^15;
 // three of nibbles go into one sum, too: 2^23 * 2^3 * 32 elements at most, as largest_digits is smaller; of
 // int8 the low ones do not, and are another number: 2^15 * 2^7 * 128 < 2^31. Sums of bytes are of eight
 // elements, and multiplied by their factor. Without VNNI they are words, as in jit/qk_fours.cc.
 //
 // live: sums[R' * digits * 2] (by eights: and totals) + codes[2 * parts] + q (words: two more) + 256 + the
 //       loader's
-class TokenQkBytes : public Emitter {
+class TokenQkBytes : public TokenQkTurns {
 public:
-    explicit TokenQkBytes(const RowKey& key)
-        : Emitter(*key.target),
-          key_(key),
-          form_(key),
-          loader_(ByteLoader::make(*this, row_format(key.format),
-                                   4 * lanes() * byte_parts(row_format(key.format)))),
-          prefetch_(*this, key, loops() < 2) {
-        begin();
-        mov(blocks_, ptr[args() + offsetof(QkArgs, rows)]);
-        mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
-        mov(count_, ptr[args() + offsetof(QkArgs, count)]);
-        prefetch_.set(args() + kNext, 0);
-        if (form_.chains == 2) vmovups(base_ = vec("digit's base"), splat(256));
-        loader_->hold(held() - (form_.chains == 2));
-        Label each_turn;
-        L(each_turn);
-        emit_turn();
-        add(blocks_, 8 * turn());
-        add(scores_, 4 * turn());
-        sub(count_, turn());
-        jg(each_turn, T_NEAR);
-        end();
-    }
+    explicit TokenQkBytes(const RowKey& key) : TokenQkTurns(key, loops(key) < 2) { generate(); }
 
 private:
-    static constexpr int kVectors = 2;                       // of a turn
-    static_assert(kBlock % (kVectors * kBlockTokens) == 0);  // scores of an odd block's double have room
-
     static constexpr int kPart = 32;  // elements; what the code has once
-    static constexpr size_t kNext = offsetof(QkArgs, next);
+    using Rows = std::vector<Pair>;   // [R']
 
-    using Pair = std::vector<Vec>;   // [kVectors]
-    using Rows = std::vector<Pair>;  // [R']
-
-    int turn() const { return kVectors * lanes(); }  // tokens
-    bool of_two_blocks() const { return turn() > kBlockTokens; }
-    int blocks() const { return of_two_blocks() ? 2 : 1; }
-    // What vector b of a turn has where the first has this, so many bytes of each token.
-    RegExp of_vector(const RegExp& at, int b, int bytes) const {
-        return b == 0 ? at : of_two_blocks() ? at + second_ : at + lanes() * bytes;
+    void emit_kept() override {
+        if (form_.chains == 2) vmovups(base_ = vec("digit's base"), splat(256));
+        loader_->hold(held() - (form_.chains == 2));
     }
     int held() const { return num_vecs() == 32 ? 2 : 1; }
 
-    int parts() const { return byte_parts(row_format(key_.format)); }  // vectors of a dword of codes
-    int of_dword() const { return 4 * parts(); }
-    int part() const { return token_divisor(form_.run, kPart); }
+    static int part_of(int run) { return token_divisor(run, kPart); }
+    int part() const { return part_of(form_.run); }
     int runs_of_group() const { return scale_group(key_.format) / form_.run; }
-    int loops() const {  // inside each other, with a register each
-        return (key_.groups() > 1) + (runs_of_group() > 1) + (form_.run > part());
+    static int loops(const RowKey& key) {  // inside each other, with a register each
+        const int run = TokenBytesForm(key).run;
+        return (key.groups() > 1) + (scale_group(key.format) / run > 1) + (run > part_of(run));
     }
-    RegExp scores_at(int row, int block) const { return scores_ + row * kBlock * 4 + block * vec_bytes(); }
 
     // For each row and vector: by eights one and the run's.
     int sums() const { return form_.by_eights() ? 2 : form_.digits; }
-    int rows_a_pass() const {
+    int rows_a_pass() const override {
         const int temps = form_.weighs_words ? 3 : 1;
-        const int most = (num_vecs() - kVectors * parts() - temps - held()) / (kVectors * sums());
-        const int passes = (key_.rows + most - 1) / most;
-        return (key_.rows + passes - 1) / passes;
+        return rows_of((num_vecs() - kVectors * parts() - temps - held()) / (kVectors * sums()));
     }
 
-    void emit_turn() {
-        for (int row = 0; row < key_.rows; row += rows_a_pass())
-            emit_pass(row, std::min(rows_a_pass(), key_.rows - row));
-    }
-
-    void emit_pass(int row, int rows) {
-        stage("rows from " + std::to_string(row));
+    void emit_pass(int row, int rows) override {
         {
             Temp none(*this, "none");
             zero(none);
             for (int r = 0; r < rows; ++r)
                 for (int b = 0; b < kVectors; ++b) vmovups(ptr[scores_at(row + r, b)], *none);
         }
-        load_blocks();
-        lea(scales_, ptr[block_ + token_block_info(key_.format.type)->code_bytes(key_.dim)]);
-        mov(element_, ptr[args() + offsetof(QkArgs, query)]);
-        mov(starts_,
-            ptr[args() + (form_.by_eights() ? offsetof(QkArgs, factors) : offsetof(QkArgs, starts))]);
-        if (row != 0) add(element_, row * form_.bytes());
-        if (row != 0) add(starts_, row * starts_of_row() * 4);
+        begin_pass(row);
         if (row == 0) prefetch_.ask(blocks() * prefetch_.lines() % (key_.dim / part()));
         times(key_.groups(), "groups left", [&] {
             times(runs_of_group(), "runs left", [&] { emit_run(row, rows); });
             add(scales_, kBlockTokens * 2);
         });
         if (!form_.by_eights()) emit_factors(row, rows);
-    }
-
-    // second_: the distance from the turn's first block to the one behind it, or 0.
-    void load_blocks() {
-        mov(block_, ptr[blocks_]);
-        if (of_two_blocks()) load_second();
-        if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
-    }
-    void load_second() {
-        mov(second_, block_);
-        Label alone;
-        cmp(count_, turn());
-        jl(alone);
-        mov(second_, ptr[blocks_ + 8 * kBlockTokens]);
-        L(alone);
-        sub(second_, block_);
     }
 
     void emit_run(int row, int rows) {
@@ -158,11 +91,7 @@ private:
                       share = row == 0 ? blocks() * prefetch_.lines() / (key_.dim / part()) : 0;
             for (int i = 0; i < dwords; ++i) {
                 prefetch_.ask((i + 1) * share / dwords - i * share / dwords);
-                if (row == 0 && prefetch_.asks_again()) {
-                    const RegExp ahead = prefetch_.ahead(block_ + i * kBlockTokens * 4);
-                    prefetcht0(ptr[ahead]);
-                    if (of_two_blocks()) prefetcht0(ptr[ahead + second_]);
-                }
+                if (row == 0 && prefetch_.asks_again()) ask_ahead(i);
                 emit_dword(sums, i);
             }
             add(block_, part() / of_dword() * kBlockTokens * 4);
@@ -176,16 +105,6 @@ private:
         if (!form_.by_eights()) add(starts_, 4 * form_.chains);
     }
 
-    void zero_both(const Pair& v) {
-        for (const Vec& of_block : v) zero(of_block);
-    }
-    void load_both(const Pair& v, const RegExp& at) {
-        broadcast(v[0], ptr[at]);
-        for (size_t b = 1; b < v.size(); ++b) vmovaps(v[b], v[0]);
-    }
-    int starts_of_row() const { return form_.by_eights() ? form_.factors() : form_.starts(); }
-    RegExp starts_at(int row, int i) const { return starts_ + (row * starts_of_row() + i) * 4; }
-
     // A chain's start is that of its lowest digit, which is not shifted.
     void start(const std::vector<Rows>& sums, int r) {
         for (size_t digit = 0; digit < sums.size(); ++digit) {
@@ -198,13 +117,7 @@ private:
     }
 
     void emit_dword(const std::vector<Rows>& sums, int i) {
-        std::vector<Pair> codes;  // [parts]
-        for (int p = 0; p < parts(); ++p) codes.push_back(vecs("codes", kVectors));
-        for (int b = 0; b < kVectors; ++b) {
-            Vec k[2] = {codes[0][size_t(b)], codes.back()[size_t(b)]};
-            loader_->load_packed(k[0], 0, of_vector(block_ + i * kBlockTokens * 4, b, 4));
-            loader_->unpack(k);
-        }
+        const std::vector<Pair> codes = load_codes(i);
         for (int p = 0; p < parts(); ++p) {
             const int four = i * parts() + p;
             if (form_.weighs_words)
@@ -223,8 +136,6 @@ private:
                 emit_dots(sums[size_t(digit)][r], codes, int(r), four * form_.digits + digit);
     }
 
-    RegExp element_at(int row, int at) const { return element_ + row * form_.bytes() + at * 4; }
-
     void emit_words(const Rows& sums, const Pair& codes, int four) {
         for (size_t r = 0; r < sums.size(); ++r) {
             Temp q(*this, "q"), factors(*this, "factors");
@@ -237,12 +148,6 @@ private:
                 vpaddd(sums[r][b], sums[r][b], words);
             }
         }
-    }
-
-    void emit_dots(const Pair& sums, const Pair& codes, int row, int at) {
-        Temp q(*this, "q");
-        broadcast(q, ptr[element_at(row, at)]);
-        for (size_t b = 0; b < sums.size(); ++b) dot_bytes(sums[b], codes[b], q);
     }
 
     void emit_bytes(const std::vector<Rows>& sums, const Pair& codes, int four) {
@@ -283,8 +188,7 @@ private:
     void emit_scaled(const Rows& sums, int row) {
         for (size_t b = 0; b < kVectors; ++b) {
             Temp scale(*this, "scale");
-            vcvtph2ps(scale, ptr[of_vector(scales_, int(b), 2)]);
-            inf_to_nan(scale);
+            load_scale(scale, int(b));
             for (size_t r = 0; r < sums.size(); ++r) {
                 const RegExp at = scores_at(row + int(r), int(b));
                 vfmadd213ps(sums[r][b], scale, ptr[at]);
@@ -306,14 +210,7 @@ private:
         }
     }
 
-    const RowKey key_;
-    const TokenBytesForm form_;
-    const std::unique_ptr<ByteLoader> loader_;
     Vec base_;
-    TokenPrefetch prefetch_;
-    const Gpr blocks_ = gpr("blocks"), scores_ = gpr("scores"), count_ = gpr("count"), block_ = gpr("block"),
-              second_ = gpr("to the second"), element_ = gpr("query elements"), scales_ = gpr("scales"),
-              starts_ = gpr("starts, or factors of bytes");
 };
 
 }  // namespace
@@ -335,12 +232,14 @@ TokenBytesForm::TokenBytesForm(const RowKey& key)
     const int group = scale_group(key.format);
     run = group <= kMostRun && !(digits == 3 && is_nibbles) ? group : token_divisor(group, kShortRun);
     chains = digits == 3 && !is_nibbles ? 2 : 1;
+    whole_groups = key.target->vnni && run == group && run <= (digits == 1 ? kShortRun : kShortRun / 2);
     // run * largest * |code| * factor < 2^31
     largest_factor = is_nibbles ? kLargestFactor : kLargestFactor * 16 / std::max(16, run);
 }
 
 Status generate_token_qk_bytes(const RowKey& key, std::vector<uint8_t>* code) {
-    return TokenQkBytes(key).finish(code);
+    return TokenBytesForm(key).whole_groups ? generate_token_qk_groups(key, code)
+                                            : TokenQkBytes(key).finish(code);
 }
 
 }  // namespace quire::jit

@@ -28,6 +28,8 @@ struct TokenBytesForm {
 
     int run;
     int chains;  // sums of a run: of three digits of int8 the higher ones and the lowest
+    // Groups that are so small that their codes stay in registers, and so do all scores.
+    bool whole_groups;
 
     int runs() const { return dim / run; }
     // Each eight elements are a number that is multiplied by their factor.

@@ -132,6 +132,13 @@ KERNELS = (
         "--cache int4_b16 --heads 6 --head-dim 32 --group 32",
         "token_pv_d32_r3_int4_b16_gr32_f16_three_bytes token_weights_d32_r3_int4_b16_gr32_f16_three_bytes",
     ),
+    # Whole groups in registers, and all scores.
+    (("avx512_vnni",), "--cache int8_b16", "token_qk_d16_r2_int8_b16_gr8_f16_three_bytes"),
+    (
+        ("avx512_vnni",),
+        "--cache int4_b16 --precision medium --group 16",
+        "token_qk_d16_r2_int4_b16_gr16_f16_bytes",
+    ),
     (
         ("avx512_vnni_bf16",),
         "--cache int8_b16 --precision medium --heads 6 --head-dim 32 --group 8",
