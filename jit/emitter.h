@@ -99,6 +99,8 @@ public:
     void store_f32(const RegExp& at, const Vec& v, int n);
     // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on.
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
+    // lane i = lane order[i] of v.
+    void permute(const Vec& v, const std::vector<uint32_t>& order);
     // Keeps what load_lanes needs for an index like this, on targets with 512 bits, or what
     // load_signed_nibbles needs, in registers, where at least `spare` + 1 are free: a load less each time.
     // Until drop_held().

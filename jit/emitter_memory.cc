@@ -41,6 +41,13 @@ void Emitter::load_permuted(const Vec& v, const RegExp& at, const std::vector<ui
     vpermps(wide, wide, ptr[at]);
 }
 
+void Emitter::permute(const Vec& v, const std::vector<uint32_t>& order) {
+    Temp index(*this, "order");
+    vmovups(index, constant(order));
+    is_512() ? vpermps(Xbyak::Zmm(v.getIdx()), Xbyak::Zmm((*index).getIdx()), Xbyak::Zmm(v.getIdx()))
+             : vpermps(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm((*index).getIdx()), Xbyak::Ymm(v.getIdx()));
+}
+
 void Emitter::load_twice(const Vec& v, const RegExp& at, int n) {
     if (n == lanes() / 2) {
         vpmovzxdq(v, ptr[at]);

@@ -11,11 +11,13 @@
 namespace quire::jit {
 
 // What a kernel's products are of. Floats, and query numbers of three bytes each: precision `highest`; words,
-// and query words of two bytes each, `high`; bytes, and tiles of bfloat16 numbers, `medium`.
-enum class Products { floats, words, bytes, bfloats, two_bytes, three_bytes };
+// and query words of two bytes each, `high`; bytes, scaled words (jit/weights.h), and tiles of bfloat16
+// numbers, `medium`.
+enum class Products { floats, words, bytes, bfloats, two_bytes, three_bytes, scaled_words };
 
 inline const char* products_name(Products products) {
-    constexpr const char* kNames[] = {"", "_words", "_bytes", "_bfloats", "_two_bytes", "_three_bytes"};
+    constexpr const char* kNames[] = {"",           "_words",       "_bytes", "_bfloats",
+                                      "_two_bytes", "_three_bytes", "_scaled"};
     return kNames[int(products)];
 }
 
@@ -44,7 +46,8 @@ struct RowKey {
         text += "_" + format_name(format) + products_name(products);
         return text + placement_name(placement) + "_" + target->name;
     }
-    bool words() const { return products == Products::words; }
+    bool words() const { return products == Products::words || scales_words(); }
+    bool scales_words() const { return products == Products::scaled_words; }
     bool bytes() const { return products == Products::bytes; }
     bool bfloats() const { return products == Products::bfloats; }
     // Codes as bytes, and so many for a number of the query; 0: neither.

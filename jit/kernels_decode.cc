@@ -32,7 +32,7 @@ Status make_token_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernel
 
 // Where keys are bytes (`medium`), weights are products of words: jit/weights_emitter.h.
 RowKey weights_of(const RowKey& keys, RowKey values) {
-    if (values.words() && keys.bytes()) values.products = Products::bytes;
+    if (values.products == Products::words && keys.bytes()) values.products = Products::bytes;
     return values;
 }
 

@@ -146,16 +146,17 @@ private:
 };
 
 // A turn: for each pair of keys: v[w] = words of both rows                 (word loader)
+//                                scaled: * scales of the pair
 //                                for r: p = weights of the pair; acc[r][w] += p.low * v.low + p.high * v.high
 // then    output[r][w] = output[r][w] * rescale[r] + float(acc[r][w]) * factors[r] of the lanes' groups
 //
-// |weight| < 2^15, |code| <= 2^7, kBlock keys: 2^22 * 128 < 2^31.
+// |weight| < 2^15, |code| <= 2^7, kBlock keys: 2^22 * 128 < 2^31; scaled: |p| < 2^12, |v| < 2^12.
 //
-// live: acc[R' * W] + v[W] + p, the products'
+// live: acc[R' * W] + v[W] + p, the products' or a scale
 class PvWords : public PvPasses {
 public:
     explicit PvWords(const RowKey& key)
-        : PvPasses(key), loader_(WordLoader::make(*this, key.format, key.dim)) {
+        : PvPasses(key), scaled_(key), loader_(WordLoader::make(*this, key.format, key.dim)) {
         generate();
     }
 
@@ -172,10 +173,12 @@ private:
         for (const Vec& v : acc) zero(v);
         for (int w = 0; w < pass.width; ++w)
             hold_lanes(loader_->value_groups(pass.vec + w), pass.width + kMostTemps);
+        if (key_.scales_words()) mov(probabilities_, ptr[args() + offsetof(PvArgs, probabilities)]);
     }
 
     void emit_turn(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int pair = 0; pair < kUnroll / 2; ++pair) emit_pair(acc, pass, pair);
+        if (key_.scales_words()) add(probabilities_, 2 * kUnroll);
     }
 
     void emit_pair(const std::vector<Vec>& acc, const Pass& pass, int pair) {
@@ -184,14 +187,35 @@ private:
         emit_values(v, pair, pass, [&] {
             const RegExp first = rows_.in_turn(2 * pair, row_), second = rows_.in_turn(2 * pair + 1, second_);
             for (int w = 0; w < pass.width; w += step())
-                loader_->load_values(&v[size_t(w)], pass.vec + w, first, second);
+                key_.scales_words() ? loader_->load_value_tops(&v[size_t(w)], pass.vec + w, first, second)
+                                    : loader_->load_values(&v[size_t(w)], pass.vec + w, first, second);
+            if (key_.scales_words())
+                emit_scaled(v, pass.vec, weights_ + scaled_.scales_at() + pair * pair_bytes());
         });
         for (int r = 0; r < pass.rows; ++r) {
+            if (key_.scales_words()) {
+                Temp p(*this, "p");
+                broadcast(p, ptr[probabilities_ + (pass.row + r) * ScaledWords::kRowBytes + pair * 4]);
+                for (int w = 0; w < pass.width; ++w)
+                    dot_words(acc[size_t(r * pass.width + w)], v[size_t(w)], p);
+                continue;
+            }
             const RegExp weights =
                 weights_ + (pass.row + r) * weight_row_bytes(pair_bytes() / 2) + pair * pair_bytes();
             emit_row(&acc[size_t(r * pass.width)], v, pass, weights);
         }
         free(v);
+    }
+
+    void emit_scaled(const std::vector<Vec>& v, int vec, const RegExp& scales) {
+        Temp scale(*this, "scale");
+        std::vector<int> loaded;
+        for (int w = 0; w < int(v.size()); ++w) {
+            const std::vector<int> groups = loader_->value_groups(vec + w);
+            if (groups != loaded) load_lanes(scale, scales, groups);
+            loaded = groups;
+            vpmulhrsw(v[size_t(w)], v[size_t(w)], scale);
+        }
     }
 
     void emit_row(const Vec* acc, const std::vector<Vec>& v, const Pass& pass, const RegExp& weights) {
@@ -237,8 +261,9 @@ private:
         }
     }
 
+    const ScaledWords scaled_;
     const std::unique_ptr<WordLoader> loader_;
-    const Gpr second_ = gpr("second row");
+    const Gpr second_ = gpr("second row"), probabilities_ = gpr("probabilities");
 };
 
 }  // namespace
@@ -246,7 +271,7 @@ private:
 Status generate_pv(const RowKey& key, std::vector<uint8_t>* code) {
     if (key.products == Products::three_bytes) return generate_pv_fours(key, code);
     if (key.bytes()) return has_value_runs(key) ? generate_pv_runs(key, code) : generate_pv_bytes(key, code);
-    if (takes_shifts(key)) return generate_pv_shifts(key, code);
+    if (takes_shifts(key) && !key.scales_words()) return generate_pv_shifts(key, code);
     return key.words() ? PvWords(key).finish(code) : Pv(key).finish(code);
 }
 

@@ -74,6 +74,14 @@ public:
         e_.vpsraw(out, left ? out : raw, uint8_t(16 - bits_));
     }
 
+    // The same at the upper ends of words, what is below them being 0.
+    void top_words(const Vec& out, const Vec& raw, int i) const {
+        const int left = 16 - bits_ * (i + 1);
+        if (left) e_.vpsllw(out, raw, uint8_t(left));
+        if (i > 0)
+            e_.bit_and(out, left ? out : raw, e_.splat_bits((0xffffu << (16 - bits_) & 0xffff) * 0x10001));
+    }
+
 private:
     Emitter& e_;
     const int bits_;

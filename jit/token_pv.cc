@@ -8,6 +8,7 @@
 #include "jit/token_pv_passes.h"
 #include "jit/token_pv_runs.h"
 #include "jit/token_weights.h"
+#include "jit/weights.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/weights_runs.h"
@@ -21,7 +22,8 @@ namespace {
 //   bytes: (weights * even tokens' codes + weights * odd ones') * the run's factor      emit_token_bytes
 // output[r][w] = acc[r][w]; words, bytes: output * rescale + float(acc) * factors       emit_end
 //
-// Words: a dot product is of two tokens. |weight| < 2^15, |code| < 2^7, kBlock tokens: below 2^29.
+// Words: a dot product is of two tokens. |weight| < 2^15, |code| < 2^7, kBlock tokens: below 2^29. Scaled
+// words: probabilities[r] * (codes * scales[group of w]), |p| < 2^12, |v| < 2^12.
 //
 // Tops: as QK's, and output * rescale + acc * top_unit() in the end.
 //
@@ -32,6 +34,8 @@ public:
     explicit TokenPv(const RowKey& key)
         : TokenPvPasses(key),
           bytes_form_(key),
+          scaled_form_(key),
+          words_form_(key),
           sums_(key.words() || key.bytes()),
           folds_(token_weights_fold(key)),
           bytes_(key.bytes()   ? ValueBytes::kTurnBytes / ValueBytes::kTurn
@@ -53,16 +57,44 @@ private:
         return std::clamp((num_vecs() - besides) / (rows + 2), 1, 8);
     }
     void hold(int rows, int width) override {
-        if (!sums_) codes_.hold(width * (rows + 2) + 2);
+        const int of_pass = width * (rows + 2);
+        if (!sums_) codes_.hold(of_pass + 2);
+        for (int vec = 0; vec < key_.vecs(); ++vec)
+            if (takes_turns(vec)) hold_lanes(TokenWords::lanes(), of_pass + 2);
     }
-    int weights_step() const override { return codes_.of_dword() * bytes_; }
-    bool takes_scales() const override { return !folds_; }
+    // Elements of two groups, whose words' weights lie side by side.
+    bool takes_turns(int vec) const { return key_.words() && group_of(vec, 0) != group_of(vec, 1); }
+    void load_weights(const Vec& v, int vec, const RegExp& low, const RegExp& high) {
+        if (takes_turns(vec)) return vpbroadcastq(v, ptr[low]);
+        broadcast_halves(v, low, high, group_of(vec, 0) == group_of(vec, 1));
+    }
+    // Words' weights of a dword's tokens are those of so many fours of them.
+    int weights_step() const override {
+        return key_.products == Products::words ? codes_.of_dword() / 4 * 16 : codes_.of_dword() * bytes_;
+    }
+    int weights_of_block() const override {
+        return key_.products == Products::words ? words_form_.block_bytes() : kBlockTokens * bytes_;
+    }
+    bool takes_scales() const override { return scales(); }
+    size_t scales_arg() const override {
+        return key_.scales_words() ? offsetof(PvArgs, probabilities) : offsetof(PvArgs, scales);
+    }
+    int scales_of_block() const override {
+        return key_.scales_words() ? words_form_.block_bytes() : key_.groups() * kBlockTokens * 4;
+    }
 
     RegExp weights_at(int row, int group, int token) const {
+        if (key_.scales_words()) return weights_ + row * ScaledWords::kRowBytes + token * bytes_;
+        if (key_.words()) return weights_ + row * words_form_.row_bytes() + TokenWords::at(group, token);
         const int of_row = weight_row_bytes((folds_ ? key_.groups() : 1) * bytes_, folds_);
         return weights_ + row * of_row + (group * kBlock + token) * bytes_;
     }
-    RegExp scales_at(int group, int token) const { return scales_ + (group * kBlockTokens + token) * 4; }
+    // Whether values are scaled themselves.
+    bool scales() const { return !folds_ || key_.scales_words(); }
+    RegExp scales_at(int group, int token) const {
+        if (key_.scales_words()) return scales_ + scaled_form_.scales_at() + TokenWords::at(group, token);
+        return scales_ + (group * kBlockTokens + token) * 4;
+    }
 
     void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
         for (int r = 0; r < pass.rows; ++r) {
@@ -82,14 +114,17 @@ private:
         const int vec = pass.vec, width = pass.width;
         const std::vector<Vec> raw = vecs("raw", width), code = vecs("code", width);
         const int n = codes_.of_dword();
-        for (int w = 0; w < width; ++w)
-            load_raw(raw[size_t(w)], block_ + (vec + w) * lanes() * 4,
-                     4 * std::min(lanes(), key_.dim - (vec + w) * lanes()));
+        for (int w = 0; w < width; ++w) {
+            const RegExp at = block_ + (vec + w) * lanes() * 4;
+            takes_turns(vec + w)
+                ? load_lanes(raw[size_t(w)], at, TokenWords::lanes())
+                : load_raw(raw[size_t(w)], at, 4 * std::min(lanes(), key_.dim - (vec + w) * lanes()));
+        }
         const int step = key_.words() ? 2 : 1;
         for (int t = 0; t < n; t += step) {
             const int place = token_block_info(key_.format.type)->value_place(t);
             for (int w = 0; w < width; ++w) emit_code(code[size_t(w)], raw[size_t(w)], vec + w, place);
-            if (!folds_) emit_scaled(code, vec, t);
+            if (scales()) emit_scaled(code, vec, t);
             for (int r = 0; r < pass.rows; ++r)
                 emit_products(&acc[size_t(r * width)], code, vec, pass.row + r, t);
         }
@@ -99,6 +134,7 @@ private:
 
     // Before the first dword of a block there is nothing to be read.
     void emit_code(const Vec& code, const Vec& raw, int vec, int place) {
+        if (key_.scales_words()) return codes_.top_words(code, raw, place);
         if (key_.words()) return codes_.words(code, raw, place);
         if (!tops_) return codes_.number(code, raw, place);
         vec > 0 && codes_.ends_byte(place) ? codes_.top_number(code, *top_, block_ + vec * lanes() * 4, place)
@@ -110,19 +146,19 @@ private:
         for (int w = 0; w < int(code.size()); ++w) {
             const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
             if (!same_groups(vec, w))
-                broadcast_halves(scale, scales_at(low, token), scales_at(high, token), low == high);
-            vmulps(code[size_t(w)], code[size_t(w)], scale);
+                load_weights(scale, vec + w, scales_at(low, token), scales_at(high, token));
+            const Vec& c = code[size_t(w)];
+            key_.scales_words() ? vpmulhrsw(c, c, scale) : vmulps(c, c, scale);
         }
     }
 
     void emit_products(const Vec* acc, const std::vector<Vec>& code, int vec, int row, int token) {
         Temp weight(*this, "weight");
-        if (!folds_) broadcast(weight, ptr[weights_at(row, 0, token)]);
+        if (scales()) broadcast(weight, ptr[weights_at(row, 0, token)]);
         for (int w = 0; w < int(code.size()); ++w) {
             const int low = group_of(vec + w, 0), high = group_of(vec + w, 1);
-            if (folds_ && !same_groups(vec, w))
-                broadcast_halves(weight, weights_at(row, low, token), weights_at(row, high, token),
-                                 low == high);
+            if (!scales() && !same_groups(vec, w))
+                load_weights(weight, vec + w, weights_at(row, low, token), weights_at(row, high, token));
             key_.words() ? dot_words(acc[w], code[size_t(w)], weight)
                          : vfmadd231ps(acc[w], code[size_t(w)], weight);
         }
@@ -177,6 +213,7 @@ private:
                     const int low = group_of(vec, 0), high = group_of(vec, 1);
                     broadcast_halves(factor, factor_at(factors, row, low), factor_at(factors, row, high),
                                      low == high);
+                    if (takes_turns(vec)) permute(sum, TokenWords::elements());
                     vcvtdq2ps(sum, sum);
                     vmulps(sum, sum, factor);
                     broadcast(factor, ptr[rescale_ + row * 4]);
@@ -198,6 +235,8 @@ private:
     const bool tops_ = takes_tops(key_);
     std::optional<Temp> top_;
     const ValueBytes bytes_form_;
+    const ScaledWords scaled_form_;
+    const TokenWords words_form_;
     const bool sums_;  // integers
     const bool folds_;
     const int bytes_;  // of a weight

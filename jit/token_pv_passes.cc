@@ -40,14 +40,14 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     const std::vector<Vec> acc = vecs("acc", pass.rows * pass.width * sums());
     emit_begin(acc, pass);
     mov(weights_, ptr[args() + offsetof(PvArgs, probabilities)]);
-    if (takes_scales()) mov(scales_, ptr[args() + offsetof(PvArgs, scales)]);
+    if (takes_scales()) mov(scales_, ptr[args() + scales_arg()]);
     mov(blocks_, ptr[args() + offsetof(PvArgs, rows)]);
     // The pass's share of the next blocks, a part of one with each block; the first rows have asked.
     const int first = kBlocks * index / passes;
     const int ahead = pass.row > 0 ? 0 : kBlocks * (index + 1) / passes - first;
     const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
     if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next), first, parts);
-    const int turns = kBlockTokens / codes_.of_dword() / dwords_a_turn();
+    const int turns = this->turns();
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
     Label each_block;
     L(each_block);
@@ -67,7 +67,10 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
         dec(dwords_);
         jnz(each_turn, T_NEAR);
     }
-    if (takes_scales()) add(scales_, (key_.groups() - 1) * kBlockTokens * 4);
+    const int of_weights = weights_of_block() - turns * weights_step(),
+              of_scales = scales_of_block() - kBlockTokens * 4;
+    if (of_weights != 0) add(weights_, of_weights);
+    if (takes_scales() && of_scales != 0) add(scales_, of_scales);
     add(blocks_, 8 * kBlockTokens);
     sub(count_, kBlockTokens);
     jnz(each_block, T_NEAR);

@@ -36,12 +36,18 @@ protected:
     virtual int dwords_a_turn() const { return 1; }  // of tokens, in emit_tokens
     // From a turn's weights to the next one's.
     virtual int weights_step() const = 0;
-    virtual bool takes_scales() const { return false; }  // [groups][16] of each block, at scales_
+    virtual int weights_of_block() const { return turns() * weights_step(); }  // from one to the next
+    // At scales_, four bytes a token: of each block, and where the first ones are.
+    virtual bool takes_scales() const { return false; }
+    virtual size_t scales_arg() const { return 0; }
+    virtual int scales_of_block() const { return 0; }
     // Whether emit_tokens itself asks, by emit_asks.
     virtual bool asks_within() const { return false; }
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;
+
+    int turns() const { return kBlockTokens / codes_.of_dword() / dwords_a_turn(); }  // of a block
 
     // Share `part` of `parts` of what a turn that is a block asks for.
     void emit_asks(const Pass& pass, int part, int parts);

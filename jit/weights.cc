@@ -5,6 +5,7 @@
 
 #include "jit/weights_emitter.h"
 #include "jit/weights_fours.h"
+#include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
@@ -16,6 +17,8 @@ namespace {
 //     round(round(p[r][key] * 32767) * round(scale[key][g] * 32767 / top) / 32768)
 //   factors[r][g] = top / 32767 * the row's of the block                     emit_factors
 //
+// Scaled words: weights = round(p * 4095), and in place of those of pairs round(scale * 4095 / top).
+//
 // A vector holds the groups of as many keys, or of weights of as many pairs of keys, as fit it.
 class Weights : public WeightsEmitter {
 public:
@@ -24,6 +27,8 @@ public:
         if (of_products()) {
             round_probabilities();
             for (int lane = 0; lane < lanes(); ++lane) order_.push_back(lane / key_.weight_lanes());
+        } else if (key_.scales_words()) {
+            round_probabilities();
         } else if (packs()) {
             for (int lane = 0; lane < lanes(); ++lane)
                 order_.push_back(lane / 4 * 4 / key_.weight_lanes() * 2 + lane % 2);
@@ -40,7 +45,9 @@ private:
     int weights_bytes() const { return weight_row_bytes(2 * key_.weight_stride()); }  // of one query row
     // A quarter of a vector has four groups of one pair of keys, whose probabilities serve both vectors that
     // are packed into it.
-    bool packs() const { return !of_products() && lanes() == 16 && key_.weight_lanes() >= 4; }
+    bool packs() const {
+        return !of_products() && !key_.scales_words() && lanes() == 16 && key_.weight_lanes() >= 4;
+    }
     RegExp factors_at(int r, int g) const { return factors_ + (r * key_.weight_stride() + g) * 4; }
 
     void emit_groups(int g) {
@@ -50,7 +57,8 @@ private:
         emit_inverse(inverse, top);
         mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
         mov(weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
-        if (g > 0) add(weights_, g * 4);
+        const int at = g * 4 + (key_.scales_words() ? ScaledWords(key_).scales_at() : 0);
+        if (at > 0) add(weights_, at);
         for_each_vector_of_keys(g, 2, [&] {
             emit_pairs(inverse);
             add(probabilities_, 2 * probability_bytes() * at_a_time());
@@ -102,7 +110,7 @@ private:
         vmulps(first, inverse, ptr[scales_]);
         vmulps(second, inverse, ptr[scales_ + scales_bytes()]);
         packs() ? pair_up(first, second, key_.weight_lanes()) : separate(first, second, key_.weight_lanes());
-        if (of_products()) return emit_products(first, second);
+        if (of_products() || key_.scales_words()) return emit_words(first, second);
         for (int r = 0; r < key_.rows; ++r) {
             Temp low(*this, "low"), high(*this, "high");
             packs() ? load_lanes(high, row_at(r), order_)
@@ -117,10 +125,11 @@ private:
     }
 
     // Of scales, which are changed.
-    void emit_products(const Vec& first, const Vec& second) {
+    void emit_words(const Vec& first, const Vec& second) {
         vcvtps2dq(first, first);
         vcvtps2dq(second, second);
         join_words(first, first, second);
+        if (key_.scales_words()) return vmovups(ptr[weights_], first);
         for (int r = 0; r < key_.rows; ++r) {
             Temp weight(*this, "weight");
             load_lanes(weight, row_at(r), order_);  // pairs
@@ -179,6 +188,11 @@ bool folds_scales(const RowKey& values) {
     return values.products == Products::floats && !token_block_info(values.format.type) && group > 0 &&
            group % (2 * lanes) == 0 && values.numbers() == 1 && values.scales_stride() <= lanes &&
            4 * values.rows * values.scales_stride() < values.padded();
+}
+
+bool has_scaled_words(const RowKey& values) {
+    const quire_format rows = row_format(values.format);
+    return (rows.type == QUIRE_INT8 || rows.type == QUIRE_INT4) && has_words(rows);
 }
 
 Status generate_weights(const RowKey& values, std::vector<uint8_t>* code) {

@@ -6,6 +6,7 @@
 #include "jit/args.h"
 #include "jit/emitter.h"
 #include "jit/kernel_key.h"
+#include "jit/weights.h"
 
 namespace quire::jit {
 
@@ -19,31 +20,37 @@ protected:
     int probability_bytes() const { return of_products() ? 2 : 4; }
     RegExp row_at(int r) const { return probabilities_ + r * kBlock * 4; }
 
-    // Probabilities -> words, in their place.
+    // Probabilities -> words, in their place, or where scaled words have them.
     void round_probabilities() {
         stage("probabilities");
-        const Gpr rows = gpr("rows"), written = gpr("written");
+        const Gpr rows = gpr("rows"), written = gpr("written"), to = gpr("to");
+        const bool in_place = !key_.scales_words();
         mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
+        mov(to,
+            ptr[args() + (in_place ? offsetof(WeightsArgs, probabilities) : offsetof(WeightsArgs, weights))]);
         mov(rows, key_.rows);
         Label each_row, each;
         L(each_row);
         mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
         xor_(written, written);
         L(each);
-        emit_probability_words(probabilities_ + written * 2, probabilities_ + written);
+        emit_probability_words(probabilities_ + written * 2, to + written);
         add(written, kTogether * 2);
         sub(count_, kTogether);
         jnz(each, T_NEAR);
         add(probabilities_, kBlock * 4);
+        add(to, in_place ? kBlock * 4 : ScaledWords::kRowBytes);
         dec(rows);
         jnz(each_row, T_NEAR);
         free(rows);
         free(written);
+        free(to);
     }
+    float largest() const { return key_.scales_words() ? ScaledWords::kLargest : kLargestWord; }
     void emit_probability_words(const RegExp& from, const RegExp& to) {
         const std::vector<Vec> p = vecs("p", kTogether / lanes());
         for (size_t i = 0; i < p.size(); ++i) {
-            vmovups(p[i], splat(kLargestWord));
+            vmovups(p[i], splat(largest()));
             vmulps(p[i], p[i], ptr[from + i * size_t(vec_bytes())]);
             vcvtps2dq(p[i], p[i]);
         }
@@ -53,16 +60,19 @@ protected:
 
     // What words of 15 bits and a sign are relative to: probabilities are at most 1.
     void emit_inverse(const Vec& inverse, const Vec& top) {
-        vmovups(inverse, splat(kLargestWord));
+        vmovups(inverse, splat(largest()));
         vdivps(inverse, inverse, top);
     }
     // factor = top of the scales / 32767 * what row r's probabilities are relative to. Of products, which are
-    // of two words / 32768: another 32768 / 32767.
+    // of two words / 32768: another 32768 / 32767. Of scaled words both are in it.
     void emit_factor(const Vec& factor, const Vec& top, int r) {
         mov(rax, ptr[args() + offsetof(WeightsArgs, block)]);
         broadcast(factor, ptr[rax + r * 4]);
+        const float of_scaled = ScaledWords(key_).unit() / (largest() * largest());
         vmulps(factor, factor,
-               splat(of_products() ? 32768 / (kLargestWord * kLargestWord) : 1 / kLargestWord));
+               splat(key_.scales_words() ? of_scaled
+                     : of_products()     ? 32768 / (kLargestWord * kLargestWord)
+                                         : 1 / kLargestWord));
         vmulps(factor, factor, top);
     }
 
@@ -71,7 +81,7 @@ protected:
     void fold_four(const Vec* v, const FoldInto& into) {
         fold_quarters(v, into);
         Temp other(*this, "other");
-        for (int distance : {4, 8}) {
+        for (int distance = 4; distance < lanes(); distance *= 2) {
             swap_lanes(other, v[0], distance);
             into(v[0], *other);
         }

@@ -86,11 +86,22 @@ public:
         split(a, b);
     }
     void load_values(const Vec* v, int vec, const RegExp& first, const RegExp& second) override {
-        const int begin = vec * e_.lanes() / 2;
-        e_.load_word_pairs(v[0], first + begin, second + begin, std::min(e_.lanes(), left(2 * begin) / 2));
+        load_pairs(v[0], vec, first, second);
         split(v[0], v[1]);
     }
+    void load_value_tops(const Vec* v, int vec, const RegExp& first, const RegExp& second) override {
+        load_pairs(v[0], vec, first, second);
+        e_.vpsllw(v[1], v[0], 8);
+        e_.bit_and(v[1], v[1], e_.splat_bits(0xf000f000));
+        e_.vpsllw(v[0], v[0], 12);
+    }
     void restore_order(const Vec* v) override { e_.interleave(v[0], v[1]); }
+
+private:
+    void load_pairs(const Vec& v, int vec, const RegExp& first, const RegExp& second) {
+        const int begin = vec * e_.lanes() / 2;
+        e_.load_word_pairs(v, first + begin, second + begin, std::min(e_.lanes(), left(2 * begin) / 2));
+    }
 };
 
 // Q4_0: byte i of a block is elements i and i + 16, each with 8 added.

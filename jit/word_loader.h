@@ -36,6 +36,11 @@ public:
     // Vectors vec and vec + 1 of a pair of value rows (vec is even), in an order of their own; the group of
     // each lane.
     virtual void load_values(const Vec* v, int vec, const RegExp& first, const RegExp& second) = 0;
+    // The same of codes at the upper ends of words, what is below them being 0 (int8, int4).
+    virtual void load_value_tops(const Vec* v, int vec, const RegExp& first, const RegExp& second) {
+        load_values(v, vec, first, second);
+        for (int i : {0, 1}) e_.vpsllw(v[i], v[i], 8);
+    }
     virtual std::vector<int> value_groups(int vec) const = 0;
     // From that order to the order of elements, within and of vectors.
     virtual void restore_order(const Vec* v) = 0;

@@ -136,6 +136,9 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (spec.precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(values))
         plan->weight_stride =
             std::max(plan->weight_stride, jit::value_bytes_stride(values, plan->decode_rows));
+    if (spec.precision == QUIRE_PRECISION_MEDIUM && jit::has_scaled_words(values))
+        plan->weight_stride =
+            std::max(plan->weight_stride, jit::ScaledWords::weight_stride(values, plan->decode_rows));
     return make_kernels(plan, keys, values, cache);
 }
 

@@ -8,6 +8,7 @@
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
 #include "jit/token_qk_bytes.h"
+#include "jit/weights.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/weights_runs.h"
@@ -50,22 +51,24 @@ int least_byte_rows(const jit::RowKey& key) {
     return jit::ValueBytes(key).by_fours() ? 2 : 1;
 }
 
-// Blocks of tokens (docs/performance.md): words always pay for keys, and bytes of the query more than they;
-// for values where a vector has few weights.
+// Blocks of tokens (docs/performance.md): words always pay, and for keys bytes of the query more than they.
 jit::Products token_products(quire_precision precision) {
     return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::floats : jit::Products::words;
 }
-// Of a vector of values: words of two keys' weights for more than one row cost more than their products gain
-// where a vector of 16 lanes has those of two groups (Zen 5).
-bool has_few_weights(const jit::RowKey& key) {
-    const int group = scale_group(key.format), lanes = key.target->lanes();
-    return group >= lanes || (group >= lanes / 2 && (lanes < 16 || key.rows == 1));
+// Of fewer rows a weight for each row, key and group takes less than to scale the values (Zen 4; nibbles,
+// whose scaled words take more than others', and on AVX2 bytes of blocks of tokens: docs/performance.md).
+bool pays_to_scale(const jit::RowKey& key) {
+    constexpr int kLargestGroup = 15;
+    if (!jit::has_scaled_words(key) || scale_group(key.format) > kLargestGroup) return false;
+    const bool nibbles = is_of_nibbles(row_format(key.format)), wide = key.target->vector_bits == 512;
+    if (token_block_info(key.format.type)) return wide ? key.rows >= 4 : !nibbles && key.rows >= 2;
+    return key.rows >= (wide && nibbles ? 5 : 4);
 }
 jit::Products token_value_products(const jit::RowKey& key, quire_precision precision) {
     if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) && key.rows >= least_byte_rows(key))
         return jit::Products::bytes;
     if (precision == QUIRE_PRECISION_HIGHEST && jit::has_value_fours(key)) return jit::Products::three_bytes;
-    return token_products(has_few_weights(key) ? precision : QUIRE_PRECISION_HIGHEST);
+    return token_products(precision);
 }
 jit::Products token_key_products(const jit::RowKey& key, quire_precision precision) {
     const int digits = precision == QUIRE_PRECISION_HIGHEST ? 3 : precision == QUIRE_PRECISION_HIGH ? 2 : 1;
@@ -97,6 +100,7 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
 }
 
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
+    if (precision == QUIRE_PRECISION_MEDIUM && pays_to_scale(key)) return jit::Products::scaled_words;
     if (token_block_info(key.format.type)) return token_value_products(key, precision);
     // Where a group has a minimum, its codes are far from zero if one value is large: words add more than
     // `high` promises then.
@@ -245,7 +249,9 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         std::string high, medium;
         const auto add = [&](jit::Products chosen, const std::string& rows) {
             if (chosen == jit::Products::words || chosen == jit::Products::two_bytes) high += rows + " ";
-            if (chosen == jit::Products::bytes || chosen == jit::Products::bfloats) medium += rows + " ";
+            if (chosen == jit::Products::bytes || chosen == jit::Products::bfloats ||
+                chosen == jit::Products::scaled_words)
+                medium += rows + " ";
         };
         const int few = target.jit() ? most_few_rows(spec, target) : 0;
         const int decode = target.jit() ? most_decode_rows(spec, target) : 0;

@@ -131,6 +131,12 @@ TEST_F(Decode, RowKernels) {
                         if (jit::has_words(format))
                             check("decode_weights", {target, format, dim, rows, products},
                                   jit::generate_weights);
+                for (int rows : kRows)
+                    if (const RowKey scaled{target, format, dim, rows, jit::Products::scaled_words};
+                        jit::has_scaled_words(scaled)) {
+                        check("decode_weights", scaled, jit::generate_weights);
+                        check("decode_pv", scaled, jit::generate_pv);
+                    }
                 for (const jit::Placement placement :
                      {jit::Placement::listed, jit::Placement::runs, jit::Placement::adjacent}) {
                     key.rows = 0;
@@ -198,6 +204,9 @@ TEST_F(Decode, TokenKernels) {
                             if (!words) continue;
                             key.products = jit::Products::bytes;
                             check("token_weights", key, jit::generate_token_weights);
+                            key.products = jit::Products::scaled_words;
+                            check("token_weights", key, jit::generate_token_weights);
+                            check("token_pv", key, jit::generate_token_pv);
                         }
                 }
 }

@@ -45,6 +45,10 @@ TEST(KernelsDecode, QuickShapesOfDigits) {
     check_shapes({&best_target()}, 3, jit::Products::two_bytes);
     check_shapes({&best_target()}, 3, jit::Products::three_bytes);
 }
+TEST(KernelsDecode, EveryShapeOfScaledWords) { check_shapes(jit_targets(), 1, jit::Products::scaled_words); }
+TEST(KernelsDecode, QuickShapesOfScaledWords) {
+    check_shapes({&best_target()}, 3, jit::Products::scaled_words);
+}
 TEST(KernelsDecode, QuickShapesOfBytes) { check_shapes({&best_target()}, 3, jit::Products::bytes); }
 
 // Values whose weights are bytes of a run of keys, and those of three digits in blocks of tokens: one set of
@@ -99,7 +103,7 @@ TEST(KernelsDecode, EveryRowCount) {
                                           {plain_format(QUIRE_IQ4_NL), 96}})
                 for (const jit::Products products :
                      {jit::Products::floats, jit::Products::words, jit::Products::bytes,
-                      jit::Products::two_bytes, jit::Products::three_bytes})
+                      jit::Products::two_bytes, jit::Products::three_bytes, jit::Products::scaled_words})
                     if (can_be(shape, *target, products))
                         check_decode({target, shape, shape, rows, {}, products});
 }

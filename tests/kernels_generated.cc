@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "jit/kernels.h"
+#include "jit/weights.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "tests/support/kernel_rows.h"
@@ -22,12 +23,16 @@ void check_generated(const Target& target, const RowShape& shape) {
                                                     jit::Placement::adjacent, &of_floats);
             EXPECT_TRUE(made.ok()) << made.message();
         }
-        for (const jit::Products products : {jit::Products::words, jit::Products::bytes,
-                                             jit::Products::two_bytes, jit::Products::three_bytes}) {
+        for (const jit::Products products :
+             {jit::Products::words, jit::Products::bytes, jit::Products::two_bytes,
+              jit::Products::three_bytes, jit::Products::scaled_words}) {
             jit::RowKey keys{&target, shape.format, shape.dim, rows, jit::Products::words};
             jit::RowKey values = keys;
             if (products == jit::Products::bytes && jit::has_value_bytes(values)) values.products = products;
-            if (can_be(shape, target, products)) keys.products = products;
+            if (products == jit::Products::scaled_words && jit::has_scaled_words(values))
+                values.products = products;
+            else if (can_be(shape, target, products))
+                keys.products = products;
             jit::DecodeKernels kernels;
             const Status status = make_decode_kernels(test_code_cache(), keys, values, {false, false, false},
                                                       jit::Placement::adjacent, &kernels);

@@ -139,6 +139,22 @@ KERNELS = (
         "--cache int4_b16 --precision medium --group 16",
         "token_qk_d16_r2_int4_b16_gr16_f16_bytes",
     ),
+    # Two groups in a vector, whose weights take turns; values that are scaled themselves.
+    (
+        ("avx512_vnni_bf16",),
+        "--cache int8_b16 --precision high --heads 8",
+        "token_pv_d16_r4_int8_b16_gr8_f16_words token_weights_d16_r4_int8_b16_gr8_f16_words",
+    ),
+    (
+        ("avx2", "avx512_vnni_bf16"),
+        "--cache int8_b16 --precision medium --heads 8",
+        "token_pv_d16_r4_int8_b16_gr8_f16_scaled token_weights_d16_r4_int8_b16_gr8_f16_scaled",
+    ),
+    (
+        TARGETS,
+        "--cache int8 --precision medium --heads 8 --head-dim 32",
+        "decode_pv_d32_r4_int8_gr8_f16_scaled decode_weights_d32_r4_int8_gr8_f16_scaled",
+    ),
     (
         ("avx512_vnni_bf16",),
         "--cache int8_b16 --precision medium --heads 6 --head-dim 32 --group 8",

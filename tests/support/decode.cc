@@ -23,6 +23,7 @@ constexpr int kBlock = jit::kBlock;
 constexpr float kCap = 3;  // in log2 units
 
 jit::Products key_products(const DecodeSetup& setup) {
+    if (setup.products == jit::Products::scaled_words) return jit::Products::floats;  // of values alone
     return can_be(setup.keys, *setup.target, setup.products) ? setup.products : jit::Products::floats;
 }
 
@@ -33,6 +34,8 @@ jit::RowKey value_key(const DecodeSetup& setup) {
     if (!of_digits && setup.products != jit::Products::floats && can_be_words(setup.values.format))
         key.products = jit::Products::words;
     if (setup.products == jit::Products::bytes && jit::has_value_bytes(key)) key.products = setup.products;
+    if (setup.products == jit::Products::scaled_words && jit::has_scaled_words(key))
+        key.products = setup.products;
     return key;
 }
 
@@ -87,7 +90,7 @@ public:
     // Against double; `tolerance` is far above rounding and far below any mistake.
     void check(const Result& result) const {
         const bool words = key_.words() || value_.words() || key_.products == jit::Products::two_bytes;
-        const double tolerance = words ? 5e-4 : 2e-5;  // bytes: of the rounded query
+        const double tolerance = value_.scales_words() ? 1e-3 : words ? 5e-4 : 2e-5;  // bytes: rounded query
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
@@ -206,7 +209,9 @@ private:
                    digits = value_.products == jit::Products::three_bytes;
         const int stride = value_.bytes()              ? jit::value_bytes_stride(value_, int(R))
                            : digits                    ? jit::ValueFours::weight_stride(value_)
-                           : folded                    ? value_.groups() * (value_.words() ? 1 : 2)
+                           : value_.scales_words()     ? jit::ScaledWords::weight_stride(value_, int(R))
+                           : folded && value_.words()  ? jit::TokenWords(value_).weight_stride()
+                           : folded                    ? value_.groups() * 2
                            : tokens                    ? 0
                            : jit::folds_scales(value_) ? 2 * value_.scales_stride()
                                                        : value_.weight_stride();

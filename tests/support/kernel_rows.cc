@@ -8,6 +8,7 @@
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
 #include "jit/token_qk_bytes.h"
+#include "jit/weights.h"
 #include "jit/word_loader.h"
 #include "tests/support/case.h"
 
@@ -182,6 +183,8 @@ bool can_be_words(const quire_format& format) {
 }
 
 bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
+    if (products == jit::Products::scaled_words)
+        return jit::has_scaled_words({&target, shape.format, shape.dim, 0});
     const bool of_bytes = products != jit::Products::floats && products != jit::Products::words;
     const int digits = jit::RowKey{&target, shape.format, shape.dim, 0, products}.query_bytes();
     if (of_bytes && token_block_info(shape.format.type))

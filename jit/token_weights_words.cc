@@ -1,0 +1,157 @@
+// Weights that are words, of blocks of tokens, or the scales of scaled words: the lanes are tokens.
+#include <algorithm>
+#include <cstddef>
+
+#include "jit/token_weights.h"
+#include "jit/weights_emitter.h"
+
+namespace quire::jit {
+namespace {
+
+// for each set of four groups, or what is left of them:                              emit_set
+//   top[g] = max over tokens of |scale[token][g]|; NaN if one of them is             emit_tops
+//   for each block, for each two groups of the set:                                  emit_pair
+//     for r: weights[r] = round(p[r][token] * (scale * 32767 / top)) of both groups
+//     (of products: as jit/weights.cc; scaled words: round(scale * 4095 / top))
+//   factors[r][g] = top / 32767 * the row's of the block                             emit_factors
+//
+// Packing two groups' dwords puts four tokens of each into every 128 bits, and a shuffle two of each in turn
+// (TokenWords).
+class TokenWordWeights : public WeightsEmitter {
+public:
+    explicit TokenWordWeights(const RowKey& key)
+        : WeightsEmitter(key), form_(key), vecs_(kBlockTokens / lanes()) {
+        begin();
+        if (of_products() || key_.scales_words()) round_probabilities();
+        if (of_products())
+            for (int lane = 0; lane < lanes(); ++lane) order_.push_back(lane / 2);
+        mov(set_scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
+        mov(set_weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
+        if (key_.scales_words()) add(set_weights_, ScaledWords(key_).scales_at());
+        mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
+        const int sets = key_.groups() / kSet, left = key_.groups() % kSet;
+        if (sets > 0) times(sets, "sets left", [&] { emit_set(kSet); });
+        if (left > 0) emit_set(left);
+        end();
+    }
+
+private:
+    static constexpr int kSet = 4;  // groups
+
+    // body() for each block.
+    template <typename Body>
+    void for_each_block(const Body& body) {
+        mov(scales_, set_scales_);
+        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
+        Label each;
+        L(each);
+        body();
+        add(scales_, key_.groups() * kBlockTokens * 4);
+        sub(count_, kBlockTokens);
+        jnz(each, T_NEAR);
+    }
+    RegExp scales_at(int g, int v) const { return scales_ + g * kBlockTokens * 4 + v * vec_bytes(); }
+
+    void emit_set(int groups) {
+        stage("set of groups");
+        const Vec top = emit_tops(groups);
+        emit_weights(top, groups);
+        for (int r = 0; r < key_.rows; ++r) {
+            Temp factor(*this, "factor");
+            emit_factor(factor, top, r);
+            store_f32(factors_ + r * key_.groups() * 4, factor, groups);
+        }
+        free({top});
+        add(set_scales_, groups * kBlockTokens * 4);
+        add(set_weights_, (groups + 1) / 2 * TokenWords::kPairBytes);
+        add(factors_, groups * 4);
+    }
+
+    // Lane g of each 128 bits: that of group g. As integers, bits of larger magnitudes are larger, and those
+    // of NaN the largest.
+    Vec emit_tops(int groups) {
+        const std::vector<Vec> tops = vecs("top", kSet);
+        for (const Vec& top : tops) vmovups(top, splat(kLeastTop));
+        {
+            Temp mask(*this, "mask"), magnitude(*this, "magnitude");
+            vmovups(mask, splat_bits(0x7fffffff));
+            for_each_block([&] {
+                for (int g = 0; g < groups; ++g)
+                    for (int v = 0; v < vecs_; ++v) {
+                        vandps(magnitude, mask, ptr[scales_at(g, v)]);
+                        vpmaxsd(tops[size_t(g)], tops[size_t(g)], magnitude);
+                    }
+            });
+        }
+        fold_four(tops.data(), [&](const Vec& to, const Vec& from) { vpmaxsd(to, to, from); });
+        free({tops.begin() + 1, tops.end()});
+        return tops[0];
+    }
+
+    void emit_weights(const Vec& top, int groups) {
+        const std::vector<Vec> inverse = vecs("inverse", groups);
+        emit_inverse(inverse[0], top);
+        for (int g = groups - 1; g >= 0; --g) vpermilps(inverse[size_t(g)], inverse[0], uint8_t(g * 0x55));
+        if (!order_.empty()) hold_lanes(order_, 4);
+        mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
+        mov(weights_, set_weights_);
+        for_each_block([&] {
+            for (int g = 0; g < groups; g += 2)
+                for (int v = 0; v < vecs_; ++v) emit_pair(inverse, g, std::min(g + 1, groups - 1), v);
+            add(probabilities_, kBlockTokens * probability_bytes());
+            add(weights_, form_.block_bytes());
+        });
+        drop_held();
+        free(inverse);
+    }
+
+    void emit_pair(const std::vector<Vec>& inverse, int first, int second, int v) {
+        Temp a(*this, "scales"), b(*this, "scales of the second");
+        vmulps(a, inverse[size_t(first)], ptr[scales_at(first, v)]);
+        vmulps(b, inverse[size_t(second)], ptr[scales_at(second, v)]);
+        const RegExp to = weights_ + first / 2 * TokenWords::kPairBytes + v * vec_bytes();
+        if (!of_products() && !key_.scales_words()) {
+            for (int r = 0; r < key_.rows; ++r) emit_weights_of(a, b, r, v, to + r * form_.row_bytes());
+            return;
+        }
+        vcvtps2dq(a, a);
+        vcvtps2dq(b, b);
+        pack_pairs(a, b);
+        if (key_.scales_words()) return vmovups(ptr[to], *a);
+        for (int r = 0; r < key_.rows; ++r) {
+            Temp weight(*this, "weight");
+            load_lanes(weight, row_at(r) + v * vec_bytes() / 2, order_);  // pairs of tokens
+            vpmulhrsw(weight, weight, a);
+            vmovups(ptr[to + r * form_.row_bytes()], *weight);
+        }
+    }
+
+    void emit_weights_of(const Vec& a, const Vec& b, int r, int v, const RegExp& to) {
+        Temp first(*this, "weights"), second(*this, "weights of the second");
+        vmovups(second, ptr[row_at(r) + v * vec_bytes()]);
+        vmulps(first, second, a);
+        vmulps(second, second, b);
+        vcvtps2dq(first, first);
+        vcvtps2dq(second, second);
+        pack_pairs(first, second);
+        vmovups(ptr[to], *first);
+    }
+    void pack_pairs(const Vec& a, const Vec& b) {
+        vpackssdw(a, a, b);
+        vpshufd(a, a, 0xd8);
+    }
+
+    const TokenWords form_;
+    const int vecs_;  // of a block's tokens
+    const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), factors_ = gpr("factors"),
+              set_scales_ = gpr("scales of the set"), set_weights_ = gpr("weights of the set");
+    std::vector<int> order_;  // of pairs of probabilities in the lanes
+};
+
+}  // namespace
+
+Status generate_token_weights_words(const RowKey& values, std::vector<uint8_t>* code) {
+    return TokenWordWeights(values).finish(code);
+}
+
+}  // namespace quire::jit
