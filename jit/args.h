@@ -87,6 +87,8 @@ struct QkArgs {
     int64_t count;  // keys, a multiple of kKeyPadding
     NextRows next;
     float* numbers;  // [kMostNumbers][L], scratch
+    const char* stored_scales =
+        nullptr;  // of adjacent rows, as the cache has them (jit/qk_fours.h: reads_scales)
 };
 
 struct QueryFoursArgs {  // a query row -> what QK of keys in fours takes of it (QkArgs)
@@ -142,6 +144,7 @@ struct WeightsArgs {
     // Of bytes, which have no sign: written, not 0 where scales are below 0. Those count as 0; but NaN may be
     // among them.
     uint32_t* negative;
+    const char* stored_scales = nullptr;  // as QkArgs; jit/weights.h: reads_value_scales
 };
 
 // What minima add to outputs, before PV: output = output * rescale + that.

@@ -99,6 +99,9 @@ public:
     void store_f32(const RegExp& at, const Vec& v, int n);
     // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on.
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
+    // On targets with 512 bits: lane i = float16 number index[i] of `count` at `at`, which are whole vectors
+    // of 16 or 32, or two of these.
+    void load_half_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index, int count);
     // lane i = lane order[i] of v.
     void permute(const Vec& v, const std::vector<uint32_t>& order);
     // Keeps what load_lanes needs for an index like this, on targets with 512 bits, or what

@@ -48,6 +48,24 @@ void Emitter::permute(const Vec& v, const std::vector<uint32_t>& order) {
              : vpermps(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm((*index).getIdx()), Xbyak::Ymm(v.getIdx()));
 }
 
+void Emitter::load_half_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index, int count) {
+    const Xbyak::Zmm wide(v.getIdx());
+    const Xbyak::Ymm half(v.getIdx());
+    std::vector<uint32_t> words(size_t(lanes()), 0);
+    for (size_t i = 0; i < index.size(); ++i) words[i / 2] |= uint32_t(index[i]) << (i % 2 * 16);
+    vmovups(v, constant(words));
+    if (count == 16) {
+        vpermw(half, half, ptr[at]);
+    } else if (count == 32) {
+        vpermw(wide, wide, ptr[at]);
+    } else {
+        Temp first(*this, "first half");
+        vmovups(first, ptr[at]);
+        vpermi2w(wide, Xbyak::Zmm((*first).getIdx()), ptr[at + 64]);
+    }
+    vcvtph2ps(v, half);
+}
+
 void Emitter::load_twice(const Vec& v, const RegExp& at, int n) {
     if (n == lanes() / 2) {
         vpmovzxdq(v, ptr[at]);

@@ -27,9 +27,11 @@ private:
 };
 
 struct BlockKernels {                             // what reads the rows of a block
-    Kernel<ScalesArgs> key_scales, value_scales;  // empty where the format has none
+    Kernel<ScalesArgs> key_scales, value_scales;  // empty where the format has none, or others take them
     Kernel<QkArgs> qk;
+    Kernel<WeightsArgs> weights;  // empty where pv takes probabilities
     Kernel<PvArgs> pv;
+    bool reads_value_scales = false;  // weights do, and value_scales is for negative scales alone
 };
 
 struct DecodeKernels {          // few query rows against a block of cache rows; for one number of rows
@@ -42,9 +44,8 @@ struct DecodeKernels {          // few query rows against a block of cache rows;
     Kernel<QueryFoursArgs> query_fours;  // empty where that is not of fours, or not generated
     bool of_block = false;               // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;
-    Kernel<WeightsArgs> weights;  // empty where pv takes probabilities
-    Kernel<MinimaArgs> minima;    // empty where the format has none, or pv adds them
-    int minima_at = 0;            // floats from the scales of values to them
+    Kernel<MinimaArgs> minima;  // empty where the format has none, or pv adds them
+    int minima_at = 0;          // floats from the scales of values to them
 };
 
 // placement: of rows that lie side by side: runs or adjacent.

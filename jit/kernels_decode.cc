@@ -60,7 +60,7 @@ Status make_token_pv(CodeCache& cache, const RowKey& keys, const RowKey& values,
     QUIRE_TRY(make(
         cache, scales.name("token_scales"), [&](auto* code) { return generate_token_scales(scales, code); },
         &kernels->listed.value_scales));
-    QUIRE_TRY(make_token_weights(cache, keys, values, &kernels->weights));
+    QUIRE_TRY(make_token_weights(cache, keys, values, &kernels->listed.weights));
     return make(
         cache, values.name("token_pv"), [&](auto* code) { return generate_token_pv(values, code); },
         &kernels->listed.pv);
@@ -74,7 +74,7 @@ Status make_query_fours(CodeCache& cache, RowKey keys, DecodeKernels* kernels) {
 }
 
 Status make_block_qk(CodeCache& cache, const RowKey& keys, BlockKernels* kernels) {
-    if (!makes_scales(keys)) QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
+    if (!makes_scales(keys) && !reads_scales(keys)) QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
     return make(
         cache, keys.name("decode_qk"), [&](auto* code) { return generate_qk(keys, code); }, &kernels->qk);
 }
@@ -85,14 +85,9 @@ Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels)
     return make_block_qk(cache, keys, &kernels->listed);
 }
 
-Status make_block_pv(CodeCache& cache, const RowKey& values, BlockKernels* kernels) {
-    QUIRE_TRY(make_scales(cache, values.has_minima_apart() ? values : plain(values), &kernels->value_scales));
-    return make(
-        cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); }, &kernels->pv);
-}
-
-Status make_row_weights(CodeCache& cache, const RowKey& keys, const RowKey& values,
-                        Kernel<WeightsArgs>* kernel) {
+// Of adjacent rows where they take the scales of those; else the same for all.
+Status make_row_weights(CodeCache& cache, const RowKey& keys, RowKey values, Kernel<WeightsArgs>* kernel) {
+    if (!reads_value_scales(values)) values.placement = Placement::listed;
     if (values.bytes())
         return make(
             cache, values.name("decode_weights_of"),
@@ -104,15 +99,24 @@ Status make_row_weights(CodeCache& cache, const RowKey& keys, const RowKey& valu
         kernel);
 }
 
-Status make_row_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
+Status make_block_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, BlockKernels* kernels) {
+    kernels->reads_value_scales = reads_value_scales(values);
+    if (!kernels->reads_value_scales || values.bytes())
+        QUIRE_TRY(
+            make_scales(cache, values.has_minima_apart() ? values : plain(values), &kernels->value_scales));
     QUIRE_TRY(make_row_weights(cache, keys, values, &kernels->weights));
+    return make(
+        cache, values.name("decode_pv"), [&](auto* code) { return generate_pv(values, code); }, &kernels->pv);
+}
+
+Status make_row_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
     if (values.has_minima_apart()) {
         kernels->minima_at = values.minima_at();
         QUIRE_TRY(make(
             cache, values.name("decode_minima"), [&](auto* code) { return generate_minima(values, code); },
             &kernels->minima));
     }
-    return make_block_pv(cache, values, &kernels->listed);
+    return make_block_pv(cache, keys, values, &kernels->listed);
 }
 
 Status make_side_by_side(CodeCache& cache, RowKey keys, RowKey values, Placement placement,
@@ -120,7 +124,7 @@ Status make_side_by_side(CodeCache& cache, RowKey keys, RowKey values, Placement
     if (token_block_info(keys.format.type) || token_block_info(values.format.type)) return {};
     keys.placement = values.placement = placement;
     QUIRE_TRY(make_block_qk(cache, keys, kernels));
-    return make_block_pv(cache, values, kernels);
+    return make_block_pv(cache, keys, values, kernels);
 }
 
 }  // namespace

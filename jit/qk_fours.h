@@ -74,6 +74,10 @@ struct FoursForm {
 // a kernel of its own would wait for all lines of the rows.
 bool makes_scales(const RowKey& key);
 
+// Whether it takes the scales of adjacent rows as the cache has them: a permutation brings those of four keys
+// where they belong, which as numbers they would need, too.
+bool reads_scales(const RowKey& key);
+
 Status generate_qk_fours(const RowKey& key, std::vector<uint8_t>* code);  // void(const QkArgs*)
 
 }  // namespace quire::jit

@@ -41,7 +41,8 @@ protected:
         rows_.set(args() + offsetof(QkArgs, rows));
         prefetch_.turns_of(keys_);
         prefetch_.set(args() + offsetof(QkArgs, next), 0);
-        mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
+        mov(scales_,
+            ptr[args() + (reads_scales_ ? offsetof(QkArgs, stored_scales) : offsetof(QkArgs, scales))]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
         emit_begin();
@@ -50,7 +51,7 @@ protected:
         emit_turn();
         rows_.move(keys_);
         prefetch_.move(keys_);
-        add(scales_, key_.scales_stride() * 4 * keys_);
+        add(scales_, (reads_scales_ ? key_.scale_bytes() : key_.scales_stride() * 4) * keys_);
         add(scores_, 4 * keys_);
         sub(count_, keys_);
         jnz(each_turn, T_NEAR);
@@ -191,6 +192,7 @@ protected:
         vshuff64x2(both, both, Xbyak::Zmm((*of_next).getIdx()), 0xe4);
     }
     void load_scales_of_four(const Vec& scale, int four, const Run& run, int from) {
+        if (reads_scales_) return read_scales_of_four(scale, four, run);
         if (form_.keeps_scales) {
             mov(rax, ptr[args() + offsetof(QkArgs, numbers)]);
             return vmovups(scale, ptr[kept_scales(four, run)]);
@@ -216,6 +218,18 @@ protected:
                   // most
             load_lanes_of_eights(scale, at, stride * 4, index);
         }
+        inf_to_nan(scale);
+    }
+
+    // As the cache has them: two groups of all the turn's keys, or all groups of the four.
+    void read_scales_of_four(const Vec& scale, int four, const Run& run) {
+        const std::vector<int> groups = loader_->groups(run.chunk);
+        const int of_key = key_.groups(), first = of_key == 2 ? 0 : 4 * four, keys = of_key == 2 ? keys_ : 4;
+        std::vector<int> index;
+        for (int lane = 0; lane < lanes(); ++lane)
+            index.push_back((4 * four - first + lane % 4) * of_key +
+                            groups[size_t(lane / 4 * 4 + run.first)]);
+        load_half_lanes(scale, scales_ + first * key_.scale_bytes(), index, keys * of_key);
         inf_to_nan(scale);
     }
 
@@ -285,6 +299,7 @@ protected:
     const FoursForm form_;
     const int fours_ = form_.fours();
     const int keys_ = 4 * fours_;  // of a turn
+    const bool reads_scales_ = reads_scales(key_);
     const std::unique_ptr<ByteLoader> loader_;
     Prefetch prefetch_;
     const Gpr query_ = gpr("query"), starts_ = gpr("starts"), factors_ = gpr("factors"),

@@ -43,8 +43,8 @@ FoursForm::FoursForm(const RowKey& key)
     const bool one_scale = spans && scale_group(key.format) % (4 * of_dword) == 0;
     joins_runs = one_scale && parts == 2 && small;
     runs_share_scale = one_scale && run < 4 && !joins_runs;
-    keeps_scales =
-        lanes == 16 && run == 1 && !joins_runs && !runs_share_scale && 4 * key.scales_stride() > lanes;
+    keeps_scales = lanes == 16 && run == 1 && !joins_runs && !runs_share_scale &&
+                   4 * key.scales_stride() > lanes && !reads_scales(key);
 }
 
 int FoursForm::spare(int rows) const {
@@ -72,6 +72,14 @@ bool makes_scales(const RowKey& key) {
     const FoursForm form(key);
     const int groups = key.groups();
     return (groups == 4 || groups == 8) && (has_whole_rows(form) || form.loads_ahead(key.rows));
+}
+
+bool reads_scales(const RowKey& key) {
+    if (key.placement != Placement::adjacent || key.target->vector_bits < 512 || !takes_fours(key))
+        return false;
+    if (block_info(key.format.type) || key.format.scale_type != QUIRE_F16) return false;
+    const int groups = key.groups();
+    return groups == 2 || groups == 4 || groups == 8 || groups == 16;
 }
 
 }  // namespace quire::jit

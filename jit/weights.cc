@@ -5,10 +5,19 @@
 
 #include "jit/weights_emitter.h"
 #include "jit/weights_fours.h"
+#include "jit/weights_runs.h"
 #include "jit/word_loader.h"
 
 namespace quire::jit {
 namespace {
+
+// Whether scales of adjacent rows are float16 numbers that fill vectors.
+bool has_lists_of_halves(const RowKey& values) {
+    if (values.placement != Placement::adjacent || values.target->vector_bits < 512) return false;
+    if (block_info(values.format.type) || values.format.scale_type != QUIRE_F16) return false;
+    const int groups = values.groups();
+    return groups == 2 || groups == 4 || groups == 8 || groups == 16;
+}
 
 // for each vector of groups g:                                               emit_groups
 //   top = max over keys of |scale[key][g]|; NaN if one of them is            emit_top
@@ -70,7 +79,8 @@ private:
     // `vectors` of scales a turn.
     template <typename Body>
     void for_each_vector_of_keys(int g, int vectors, const Body& body) {
-        mov(scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
+        mov(scales_,
+            ptr[args() + (reads_ ? offsetof(WeightsArgs, stored_scales) : offsetof(WeightsArgs, scales))]);
         if (g > 0) add(scales_, g * 4);
         mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
         Label each;
@@ -82,10 +92,38 @@ private:
     }
     // From one vector of scales to the next: as many keys as it has, which fill it but for rows of several
     // vectors.
-    int scales_bytes() const { return at_a_time() * key_.scales_stride() * 4; }
+    int scales_bytes() const {
+        return at_a_time() * (reads_ ? key_.scale_bytes() : key_.scales_stride() * 4);
+    }
 
     // As integers, bits of larger magnitudes are larger, and those of NaN the largest.
     void emit_top(const Vec& top, const Vec& magnitude, int g) {
+        reads_ ? emit_top_of_halves(top) : emit_top_of_numbers(top, magnitude, g);
+        for (int distance = key_.weight_lanes(); distance < lanes(); distance *= 2) {
+            swap_lanes(magnitude, top, distance);
+            vpmaxsd(top, top, magnitude);
+        }
+    }
+    // Twice as many keys a vector.
+    void emit_top_of_halves(const Vec& top) {
+        Temp mask(*this, "mask"), magnitude(*this, "magnitude");
+        vmovups(mask, splat_bits(0x7fff7fff));
+        std::vector<Vec> tops = vecs("top", std::min(4, kKeyPadding / (2 * at_a_time())));
+        for (const Vec& v : tops) zero(v);
+        for_each_vector_of_keys(0, 2 * int(tops.size()), [&] {
+            for (size_t i = 0; i < tops.size(); ++i) {
+                bit_and(magnitude, mask, ptr[scales_ + 2 * int(i) * scales_bytes()]);
+                vpmaxsw(tops[i], tops[i], magnitude);
+            }
+        });
+        for (size_t i = 1; i < tops.size(); ++i) vpmaxsw(tops[0], tops[0], tops[i]);
+        swap_lanes(top, tops[0], lanes() / 2);
+        vpmaxsw(top, top, tops[0]);
+        halves_to_floats(top);
+        vpmaxsd(top, top, splat(kLeastTop));
+        free(tops);
+    }
+    void emit_top_of_numbers(const Vec& top, const Vec& magnitude, int g) {
         Temp mask(*this, "mask");
         vmovups(mask, splat_bits(0x7fffffff));
         std::vector<Vec> tops = vecs("top", std::min(4, kKeyPadding / at_a_time()));
@@ -99,16 +137,18 @@ private:
         vmovaps(top, tops[0]);
         for (size_t i = 1; i < tops.size(); ++i) vpmaxsd(top, top, tops[i]);
         free(tops);
-        for (int distance = key_.weight_lanes(); distance < lanes(); distance *= 2) {
-            swap_lanes(magnitude, top, distance);
-            vpmaxsd(top, top, magnitude);
-        }
+    }
+
+    void load_related(const Vec& v, const Vec& inverse, const RegExp& at) {
+        if (!reads_) return vmulps(v, inverse, ptr[at]);
+        load_number(QUIRE_F16, v, at, lanes());
+        vmulps(v, v, inverse);
     }
 
     void emit_pairs(const Vec& inverse) {
         Temp first(*this, "scales of first keys"), second(*this, "of second keys");
-        vmulps(first, inverse, ptr[scales_]);
-        vmulps(second, inverse, ptr[scales_ + scales_bytes()]);
+        load_related(first, inverse, scales_);
+        load_related(second, inverse, scales_ + scales_bytes());
         packs() ? pair_up(first, second, key_.weight_lanes()) : separate(first, second, key_.weight_lanes());
         if (of_products() || key_.scales_words()) return emit_words(first, second);
         for (int r = 0; r < key_.rows; ++r) {
@@ -146,6 +186,7 @@ private:
         }
     }
 
+    const bool reads_ = has_lists_of_halves(key_);
     const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), factors_ = gpr("factors");
     std::vector<int> order_;  // of probabilities, or of pairs of them, in the lanes
 };
@@ -193,6 +234,12 @@ bool folds_scales(const RowKey& values) {
 bool has_scaled_words(const RowKey& values) {
     const quire_format rows = row_format(values.format);
     return (rows.type == QUIRE_INT8 || rows.type == QUIRE_INT4) && has_words(rows);
+}
+
+bool reads_value_scales(const RowKey& values) {
+    const bool of_integers = values.words() || values.products == Products::three_bytes ||
+                             (values.bytes() && has_value_runs(values));
+    return of_integers && has_lists_of_halves(values);
 }
 
 Status generate_weights(const RowKey& values, std::vector<uint8_t>* code) {

@@ -58,16 +58,24 @@ private:
         jnz(each, T_NEAR);
     }
 
+    // Of adjacent rows as the cache has them.
     void transpose_scales() {
         stage("scales");
+        const bool reads = reads_value_scales(key_);
+        const Gpr stored = gpr("stored");
+        if (reads) mov(stored, ptr[args() + offsetof(WeightsArgs, stored_scales)]);
         for_each_keys([&] {
             const std::vector<Vec> v = vecs("scales", key_.scales_stride());
-            for (size_t i = 0; i < v.size(); ++i) vmovups(v[i], ptr[scales_ + i * size_t(vec_bytes())]);
+            for (int i = 0; i < int(v.size()); ++i)
+                reads ? load_number(QUIRE_F16, v[size_t(i)], stored + i * vec_bytes() / 2, lanes())
+                      : vmovups(v[size_t(i)], ptr[scales_ + i * vec_bytes()]);
+            if (reads) add(stored, lanes() * key_.scale_bytes());
             const std::vector<Vec> of_groups = separated(v);
             for (int g = 0; g < form_.groups; ++g)
                 vmovups(ptr[scales_ + g * vec_bytes()], of_groups[size_t(g)]);
             free(v);
         });
+        free(stored);
     }
 
     // d = p[r] * scale of L keys.

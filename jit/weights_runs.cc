@@ -33,13 +33,15 @@ public:
         zero(signs_);
         vmovups(least_, splat(kLeastTop));
         if (of_tokens()) vmovups(order_, constant(tokens_of_fours()));
-        mov(scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
+        mov(scales_,
+            ptr[args() + (reads_ ? offsetof(WeightsArgs, stored_scales) : offsetof(WeightsArgs, scales))]);
         mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
         mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
         Label each;
         L(each);
         emit_run();
-        add(scales_, (of_tokens() ? key_.groups() : key_.scales_stride()) * vec_bytes());
+        add(scales_, reads_ ? ValueRuns::kRun * key_.scale_bytes()
+                            : (of_tokens() ? key_.groups() : key_.scales_stride()) * vec_bytes());
         add(probabilities_, vec_bytes());
         add(weights_, ValueRuns::kBytes);
         sub(count_, ValueRuns::kRun);
@@ -94,7 +96,15 @@ private:
         const int key_bytes = key_.scales_stride() * 4;
         for (int i = 0; i < vectors(); ++i) {
             if (form_.sets == 1) {
-                vmovups(v[size_t(i)], ptr[scales_ + i * vec_bytes()]);
+                reads_ ? load_number(QUIRE_F16, v[size_t(i)], scales_ + i * vec_bytes() / 2, lanes())
+                       : vmovups(v[size_t(i)], ptr[scales_ + i * vec_bytes()]);
+                continue;
+            }
+            if (reads_) {
+                std::vector<int> index;  // of the scales of four keys
+                for (int lane = 0; lane < lanes(); ++lane)
+                    index.push_back(lane / kSet * key_.groups() + set * kSet + lane % kSet);
+                load_half_lanes(v[size_t(i)], scales_ + 4 * i * key_.scale_bytes(), index, 4 * key_.groups());
                 continue;
             }
             std::vector<RegExp> at;
@@ -279,6 +289,7 @@ private:
     static Xbyak::Zmm z(const Vec& v) { return Xbyak::Zmm(v.getIdx()); }
 
     const ValueRuns form_;
+    const bool reads_ = reads_value_scales(key_);
     const Vec signs_, least_, order_;
     const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), blocks_ = gpr("of blocks");
 };

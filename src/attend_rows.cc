@@ -188,25 +188,37 @@ void turn_signs(float* scales, size_t count) {
     for (float* s = scales; s < scales + count; ++s) *s = std::isnan(*s) ? std::abs(*s) : std::max(-*s, 0.f);
 }
 
-void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels,
-                  const jit::BlockKernels& of_rows, const char* const* values, int64_t rows, int64_t padded,
-                  const jit::NextRows& next, const RowsState& s, float* output) {
+const jit::BlockKernels& kernels_of(const jit::DecodeKernels& kernels, const RowAddresses& block) {
+    return block.side_by_side ? kernels.side_by_side : kernels.listed;
+}
+
+// The first scales of adjacent rows, of which some kernels read all.
+const char* stored(const char* const* scales, const RowAddresses& block) {
+    return block.side_by_side && scales ? scales[0] : nullptr;
+}
+
+void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels, const RowAddresses& block,
+                  const char* const* values, int64_t rows, const jit::NextRows& next, const RowsState& s,
+                  float* output) {
+    const jit::BlockKernels& of_rows = kernels_of(kernels, block);
+    const int64_t padded = block.padded();
     uint32_t negative = 0;
     if (kernels.minima)
         kernels.minima(
             {s.scores, s.scales + kernels.minima_at, s.block_factors, s.rescale, output, padded, s.numbers});
-    const auto add = [&] {
-        kernels.weights(
-            {s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_factors, &negative});
+    const auto add = [&](const jit::Kernel<jit::WeightsArgs>& weights) {
+        weights({s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_factors, &negative,
+                 stored(block.value_scale, block)});
         of_rows.pv({s.weights, values, s.weight_factors, s.rescale, output, padded, next, s.numbers});
     };
-    add();
+    add(of_rows.weights);
     if (negative == 0) return;
+    if (of_rows.reads_value_scales) of_rows.value_scales({block.value_scale, s.scales, padded});
     const bool blocks = token_block_info(plan.spec.value_format.type) != nullptr;
     const int stride = blocks ? plan.spec.Dv / plan.spec.value_format.quant_group : plan.value_scale_stride;
     turn_signs(s.scales, size_t(padded * stride));
     for (int64_t r = 0; r < rows; ++r) s.block_factors[r] *= -1, s.rescale[r] = 1;
-    add();
+    add(kernels.listed.weights);
 }
 
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Head& head,
@@ -225,24 +237,26 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const He
             std::fill(bias + block.count, bias + padded, 0.f);
         }
     }
-    const jit::BlockKernels& of_rows = block.side_by_side ? kernels.side_by_side : kernels.listed;
+    const jit::BlockKernels& of_rows = kernels_of(kernels, block);
     if (of_rows.key_scales) of_rows.key_scales({block.key_scale, s.scales, padded});
     const bool by_page = (plan.target->of_intel() || rows <= kRowsByPage) && next.side_by_side &&
                          kernels.placement == jit::Placement::adjacent;
     if (by_page) prefetch_pages(s.keys, next, next.key[0]);
     of_rows.qk({head.query.query, head.query.factors, head.query.starts, block.key, s.scales, s.scores,
-                padded, s.same_rows ? next_values(block, s) : next_keys(next, s), s.numbers});
+                padded, s.same_rows ? next_values(block, s) : next_keys(next, s), s.numbers,
+                stored(block.key_scale, block)});
     const jit::NextRows after = s.same_rows ? next_keys(next, s) : next_values(next, s);
     prefetch_first(s.same_rows ? s.keys : s.values, after, block.side_by_side);
     kernels.softmax({s.scores, s.bias, s.bounds, head.max, head.sum, s.rescale, s.block_factors, s.tops,
                      s.totals, rows, padded, cap_factor(plan.spec)});
     if (p.dropout) drop_rows(p, item, block, kernels.of_block, s);
-    if (of_rows.value_scales) of_rows.value_scales({block.value_scale, s.scales, padded});
+    if (of_rows.value_scales && !of_rows.reads_value_scales)
+        of_rows.value_scales({block.value_scale, s.scales, padded});
     clear_dead_scales(plan, block, s.scales);
     const char* const* values = near_rows(p, block, s);
     if (by_page) prefetch_pages(s.values, next, next.value[0]);
-    if (kernels.weights) {
-        add_weighted(plan, kernels, of_rows, values, rows, padded, after, s, head.output);
+    if (of_rows.weights) {
+        add_weighted(plan, kernels, block, values, rows, after, s, head.output);
     } else {
         of_rows.pv({s.scores, values, s.scales, s.rescale, head.output, padded, after, s.numbers});
     }

@@ -139,6 +139,12 @@ KERNELS = (
         "--cache int4_b16 --precision medium --group 16",
         "token_qk_d16_r2_int4_b16_gr16_f16_bytes",
     ),
+    # Scales as the cache has them.
+    (
+        ("avx512_vnni",),
+        "--cache int8 --precision high --head-dim 32",
+        "decode_weights_d32_r2_int8_gr8_f16_words_adjacent",
+    ),
     # Two groups in a vector, whose weights take turns; values that are scaled themselves.
     (
         ("avx512_vnni_bf16",),

@@ -75,7 +75,7 @@ private:
         add(k.qk);
         add(beside.softmax);
         add(k.value_scales);
-        add(beside.weights);
+        add(k.weights);
         add(k.pv);
     }
 

@@ -181,27 +181,31 @@ private:
         if (kernels.key_scales)
             poisoned_call<jit::ScalesArgs>(
                 kernels.key_scales, {address(rows.key_scales), key_scales.as<float>(), padded}, around.entry);
-        poisoned_call<jit::QkArgs>(kernels.qk,
-                                   {rounded_.query.data(),
-                                    rounded_.factors.as<float>(),
-                                    rounded_.starts.as<int32_t>(),
-                                    address(rows.keys),
-                                    key_scales.as<float>(),
-                                    scores.as<float>(),
-                                    padded,
-                                    {address(next), address(next)},
-                                    numbers.as<float>()},
-                                   around.entry);
+        poisoned_call<jit::QkArgs>(
+            kernels.qk,
+            {rounded_.query.data(),
+             rounded_.factors.as<float>(),
+             rounded_.starts.as<int32_t>(),
+             address(rows.keys),
+             key_scales.as<float>(),
+             scores.as<float>(),
+             padded,
+             {address(next), address(next)},
+             numbers.as<float>(),
+             jit::reads_scales(of_placement(key_, placement)) ? address(rows.key_scales)[0] : nullptr},
+            around.entry);
         poisoned_call<jit::SoftmaxArgs>(
             kernels_.softmax,
             {scores.as<float>(), bias.as<float>(), bounds_array.as<jit::RowBounds>(), max.as<float>(),
              sum.as<float>(), rescale.as<float>(), block.as<float>(), tops.as<float>(), totals.as<float>(),
              setup_.rows, padded, kCap},
             around.entry);
-        if (kernels.value_scales)
+        const auto make_value_scales = [&] {
             poisoned_call<jit::ScalesArgs>(kernels.value_scales,
                                            {address(rows.value_scales), value_scales.as<float>(), padded},
                                            around.entry);
+        };
+        if (kernels.value_scales && !kernels.reads_value_scales) make_value_scales();
         const bool tokens = token_block_info(value_.format.type) != nullptr;
         if (tokens) clear_dead(count, value_scales.as<float>());
         // As pairs of words; blocks of tokens may have floats.
@@ -228,17 +232,18 @@ private:
                 {scores.as<float>(), value_scales.as<float>() + kernels_.minima_at, block.as<float>(),
                  rescale.as<float>(), output.as<float>(), padded, numbers.as<float>()},
                 around.entry);
-        const auto add_values = [&] {
-            if (kernels_.weights)
+        const auto add_values = [&](const jit::Kernel<jit::WeightsArgs>& of_values) {
+            if (of_values)
                 poisoned_call<jit::WeightsArgs>(
-                    kernels_.weights,
+                    of_values,
                     {scores.as<float>(), value_scales.as<float>(), weights.as<int16_t>(), factors.as<float>(),
-                     padded, block.as<float>(), negative.as<uint32_t>()},
+                     padded, block.as<float>(), negative.as<uint32_t>(),
+                     kernels.reads_value_scales ? address(rows.value_scales)[0] : nullptr},
                     around.entry);
             poisoned_call<jit::PvArgs>(kernels.pv,
-                                       {kernels_.weights ? weights.data() : scores.data(),
+                                       {kernels.weights ? weights.data() : scores.data(),
                                         address(rows.values),
-                                        kernels_.weights ? factors.as<float>() : value_scales.as<float>(),
+                                        kernels.weights ? factors.as<float>() : value_scales.as<float>(),
                                         rescale.as<float>(),
                                         output.as<float>(),
                                         padded,
@@ -246,13 +251,19 @@ private:
                                         numbers.as<float>()},
                                        around.entry);
         };
-        add_values();
+        add_values(kernels.weights);
         if (!value_.bytes() || *negative.as<uint32_t>() == 0) return;
+        if (kernels.reads_value_scales) make_value_scales();
         // As src/attend_rows.cc: magnitudes of the negative scales.
         for (int i = 0; i < padded * (tokens ? value_.groups() : value_.scales_stride()); ++i)
             value_scales.as<float>()[i] = std::max(0.f, -value_scales.as<float>()[i]);
         for (size_t r = 0; r < R; ++r) block.as<float>()[r] *= -1, rescale.as<float>()[r] = 1;
-        add_values();
+        add_values(of.listed.weights);
+    }
+
+    static jit::RowKey of_placement(jit::RowKey key, jit::Placement placement) {
+        key.placement = placement;
+        return key;
     }
 
     struct Rows {
