@@ -97,7 +97,7 @@ private:
         mov(weights_, set_weights_);
         for_each_block([&] {
             for (int g = 0; g < groups; g += 2)
-                for (int v = 0; v < vecs_; ++v) emit_pair(inverse, g, std::min(g + 1, groups - 1), v);
+                for (int v = 0; v < vecs_; ++v) emit_pair(inverse, g, std::min(2, groups - g), v);
             add(probabilities_, kBlockTokens * probability_bytes());
             add(weights_, form_.block_bytes());
         });
@@ -105,40 +105,44 @@ private:
         free(inverse);
     }
 
-    void emit_pair(const std::vector<Vec>& inverse, int first, int second, int v) {
-        Temp a(*this, "scales"), b(*this, "scales of the second");
-        vmulps(a, inverse[size_t(first)], ptr[scales_at(first, v)]);
-        vmulps(b, inverse[size_t(second)], ptr[scales_at(second, v)]);
+    // Of two groups, or the last one alone.
+    void emit_pair(const std::vector<Vec>& inverse, int first, int groups, int v) {
+        const std::vector<Vec> scales = vecs("scales", groups);
+        for (int g = 0; g < groups; ++g)
+            vmulps(scales[size_t(g)], inverse[size_t(first + g)], ptr[scales_at(first + g, v)]);
         const RegExp to = weights_ + first / 2 * TokenWords::kPairBytes + v * vec_bytes();
-        if (!of_products() && !key_.scales_words()) {
-            for (int r = 0; r < key_.rows; ++r) emit_weights_of(a, b, r, v, to + r * form_.row_bytes());
-            return;
+        if (of_products() || key_.scales_words()) {
+            pack_words(scales);
+            emit_words(scales[0], v, to);
+        } else {
+            for (int r = 0; r < key_.rows; ++r) emit_weights_of(scales, r, v, to + r * form_.row_bytes());
         }
-        vcvtps2dq(a, a);
-        vcvtps2dq(b, b);
-        pack_pairs(a, b);
-        if (key_.scales_words()) return vmovups(ptr[to], *a);
+        free(scales);
+    }
+
+    void emit_words(const Vec& scales, int v, const RegExp& to) {
+        if (key_.scales_words()) return vmovups(ptr[to], scales);
         for (int r = 0; r < key_.rows; ++r) {
             Temp weight(*this, "weight");
             load_lanes(weight, row_at(r) + v * vec_bytes() / 2, order_);  // pairs of tokens
-            vpmulhrsw(weight, weight, a);
+            vpmulhrsw(weight, weight, scales);
             vmovups(ptr[to + r * form_.row_bytes()], *weight);
         }
     }
 
-    void emit_weights_of(const Vec& a, const Vec& b, int r, int v, const RegExp& to) {
-        Temp first(*this, "weights"), second(*this, "weights of the second");
-        vmovups(second, ptr[row_at(r) + v * vec_bytes()]);
-        vmulps(first, second, a);
-        vmulps(second, second, b);
-        vcvtps2dq(first, first);
-        vcvtps2dq(second, second);
-        pack_pairs(first, second);
-        vmovups(ptr[to], *first);
+    void emit_weights_of(const std::vector<Vec>& scales, int r, int v, const RegExp& to) {
+        const std::vector<Vec> weights = vecs("weights", int(scales.size()));
+        vmovups(weights.back(), ptr[row_at(r) + v * vec_bytes()]);
+        for (size_t g = 0; g < scales.size(); ++g) vmulps(weights[g], weights.back(), scales[g]);
+        pack_words(weights);
+        vmovups(ptr[to], weights[0]);
+        free(weights);
     }
-    void pack_pairs(const Vec& a, const Vec& b) {
-        vpackssdw(a, a, b);
-        vpshufd(a, a, 0xd8);
+
+    void pack_words(const std::vector<Vec>& numbers) {
+        for (const Vec& v : numbers) vcvtps2dq(v, v);
+        vpackssdw(numbers[0], numbers[0], numbers.back());
+        vpshufd(numbers[0], numbers[0], 0xd8);
     }
 
     const TokenWords form_;

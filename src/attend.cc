@@ -58,17 +58,20 @@ void fill_lists(const CacheView& cache, int64_t b, int kv_head, int64_t first, i
     }
 }
 
-// Addresses of the blocks of those rows, in every kBlockTokens-th entry; `first` begins a block.
+// Addresses of the blocks of those rows, in every kBlockTokens-th entry; `first` begins a block. The last one
+// is repeated.
 void list_blocks(const CacheView& cache, const RowView& view, int64_t b, int kv_head, int64_t first,
                  int64_t keys, int64_t entries, const char** out) {
-    for (int64_t i = 0; i < entries;) {
-        const char* block = view.at(b, cache.row(b, first + std::min(i, keys - 1)), kv_head);
-        const int64_t left = cache.page_size == 0 ? entries : cache.page_size - (first + i) % cache.page_size;
-        for (int64_t end = i + left; i < std::min(end, entries); i += kBlockTokens) {
-            out[i] = block;
-            if (i + kBlockTokens < keys) block += view.row_stride;
-        }
+    const bool paged = cache.page_size != 0;
+    int64_t page = paged ? first / cache.page_size : 0, in_page = paged ? first - page * cache.page_size : 0;
+    const char* last = nullptr;
+    int64_t i = 0;
+    for (; i < keys; ++page, in_page = 0) {
+        const char* block = view.at(b, paged ? cache.starts(b, page) + in_page : cache.row(b, first), kv_head);
+        const int64_t end = paged ? std::min(keys, i + cache.page_size - in_page) : keys;
+        for (; i < end; i += kBlockTokens, block += view.row_stride) out[i] = last = block;
     }
+    for (; i < entries; i += kBlockTokens) out[i] = last;
 }
 
 // To log2 units. Only -Inf hides: a large finite value must not become it here. NaN stays, as max gives its
