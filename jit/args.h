@@ -144,7 +144,9 @@ struct WeightsArgs {
     // Of bytes, which have no sign: written, not 0 where scales are below 0. Those count as 0; but NaN may be
     // among them.
     uint32_t* negative;
-    const char* stored_scales = nullptr;  // as QkArgs; jit/weights.h: reads_value_scales
+    // Where kernels read them (jit/weights.h: reads_value_scales): of adjacent rows, as QkArgs; of blocks of
+    // tokens const char* [N / kBlockTokens], the address of each block's scales, 0 behind its last token.
+    const void* stored_scales = nullptr;
 };
 
 // What minima add to outputs, before PV: output = output * rescale + that.

@@ -31,7 +31,7 @@ struct BlockKernels {                             // what reads the rows of a bl
     Kernel<QkArgs> qk;
     Kernel<WeightsArgs> weights;  // empty where pv takes probabilities
     Kernel<PvArgs> pv;
-    bool reads_value_scales = false;  // weights do, and value_scales is for negative scales alone
+    bool reads_value_scales = false;  // weights do, and value_scales, if there is one, is for negative scales
 };
 
 struct DecodeKernels {          // few query rows against a block of cache rows; for one number of rows

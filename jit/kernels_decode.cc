@@ -54,12 +54,15 @@ Status make_token_weights(CodeCache& cache, const RowKey& keys, const RowKey& va
 }
 
 Status make_token_pv(CodeCache& cache, const RowKey& keys, const RowKey& values, DecodeKernels* kernels) {
-    RowKey scales = values;
-    scales.rows = 0;
-    scales.products = Products::floats;
-    QUIRE_TRY(make(
-        cache, scales.name("token_scales"), [&](auto* code) { return generate_token_scales(scales, code); },
-        &kernels->listed.value_scales));
+    kernels->listed.reads_value_scales = reads_value_scales(values);
+    if (!kernels->listed.reads_value_scales) {
+        RowKey scales = values;
+        scales.rows = 0;
+        scales.products = Products::floats;
+        QUIRE_TRY(make(
+            cache, scales.name("token_scales"),
+            [&](auto* code) { return generate_token_scales(scales, code); }, &kernels->listed.value_scales));
+    }
     QUIRE_TRY(make_token_weights(cache, keys, values, &kernels->listed.weights));
     return make(
         cache, values.name("token_pv"), [&](auto* code) { return generate_token_pv(values, code); },

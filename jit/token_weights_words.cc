@@ -9,7 +9,7 @@ namespace quire::jit {
 namespace {
 
 // for each set of four groups, or what is left of them:                              emit_set
-//   top[g] = max over tokens of |scale[token][g]|; NaN if one of them is             emit_tops
+//   top[g] = max over tokens of |scale[token][g]|, as float16; NaN if one of them is emit_tops
 //   for each block, for each two groups of the set:                                  emit_pair
 //     for r: weights[r] = round(p[r][token] * (scale * 32767 / top)) of both groups
 //     (of products: as jit/weights.cc; scaled words: round(scale * 4095 / top))
@@ -25,7 +25,7 @@ public:
         if (of_products() || key_.scales_words()) round_probabilities();
         if (of_products())
             for (int lane = 0; lane < lanes(); ++lane) order_.push_back(lane / 2);
-        mov(set_scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
+        xor_(set_scales_, set_scales_);
         mov(set_weights_, ptr[args() + offsetof(WeightsArgs, weights)]);
         if (key_.scales_words()) add(set_weights_, ScaledWords(key_).scales_at());
         mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
@@ -38,19 +38,22 @@ public:
 private:
     static constexpr int kSet = 4;  // groups
 
+    static constexpr int kGroupBytes = 2 * kBlockTokens;  // of scales
+
     // body() for each block.
     template <typename Body>
     void for_each_block(const Body& body) {
-        mov(scales_, set_scales_);
+        mov(blocks_, ptr[args() + offsetof(WeightsArgs, stored_scales)]);
         mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
         Label each;
         L(each);
+        mov(scales_, ptr[blocks_]);
+        add(scales_, set_scales_);
         body();
-        add(scales_, key_.groups() * kBlockTokens * 4);
+        add(blocks_, 8);
         sub(count_, kBlockTokens);
         jnz(each, T_NEAR);
     }
-    RegExp scales_at(int g, int v) const { return scales_ + g * kBlockTokens * 4 + v * vec_bytes(); }
 
     void emit_set(int groups) {
         stage("set of groups");
@@ -62,7 +65,7 @@ private:
             store_f32(factors_ + r * key_.groups() * 4, factor, groups);
         }
         free({top});
-        add(set_scales_, groups * kBlockTokens * 4);
+        add(set_scales_, groups * kGroupBytes);
         add(set_weights_, (groups + 1) / 2 * TokenWords::kPairBytes);
         add(factors_, groups * 4);
     }
@@ -70,22 +73,38 @@ private:
     // Lane g of each 128 bits: that of group g. As integers, bits of larger magnitudes are larger, and those
     // of NaN the largest.
     Vec emit_tops(int groups) {
-        const std::vector<Vec> tops = vecs("top", kSet);
-        for (const Vec& top : tops) vmovups(top, splat(kLeastTop));
-        {
-            Temp mask(*this, "mask"), magnitude(*this, "magnitude");
-            vmovups(mask, splat_bits(0x7fffffff));
-            for_each_block([&] {
-                for (int g = 0; g < groups; ++g)
-                    for (int v = 0; v < vecs_; ++v) {
-                        vandps(magnitude, mask, ptr[scales_at(g, v)]);
-                        vpmaxsd(tops[size_t(g)], tops[size_t(g)], magnitude);
-                    }
-            });
+        const std::vector<Vec> halves = emit_top_halves(groups), tops = vecs("top", kSet);
+        for (int g = 0; g < kSet; ++g) {
+            const Vec &top = tops[size_t(g)],
+                      &of_group = halves[size_t(std::min(g, groups - 1) / together())];
+            const bool upper = std::min(g, groups - 1) % together() > 0;
+            upper || together() == 1 ? swap_lanes(top, of_group, lanes() / 2) : vmovaps(top, of_group);
+            if (together() == 1) vpmaxsw(top, top, of_group);
+            halves_to_floats(top);
+            vpmaxsd(top, top, splat(kLeastTop));
         }
+        free(halves);
         fold_four(tops.data(), [&](const Vec& to, const Vec& from) { vpmaxsd(to, to, from); });
         free({tops.begin() + 1, tops.end()});
         return tops[0];
+    }
+    int together() const { return vec_bytes() / kGroupBytes; }  // groups whose halves are a vector
+
+    // Of each token of so many groups a vector.
+    std::vector<Vec> emit_top_halves(int groups) {
+        const std::vector<Vec> tops = vecs("top halves", (groups + together() - 1) / together());
+        for (const Vec& top : tops) zero(top);
+        Temp mask(*this, "mask"), magnitude(*this, "magnitude");
+        vmovups(mask, splat_bits(0x7fff7fff));
+        for_each_block([&] {
+            for (int i = 0; i < int(tops.size()); ++i) {
+                const int bytes = std::min(together(), groups - i * together()) * kGroupBytes;
+                load_raw(magnitude, scales_ + i * vec_bytes(), bytes);
+                bit_and(magnitude, magnitude, mask);
+                vpmaxsw(tops[size_t(i)], tops[size_t(i)], magnitude);
+            }
+        });
+        return tops;
     }
 
     void emit_weights(const Vec& top, int groups) {
@@ -109,7 +128,7 @@ private:
     void emit_pair(const std::vector<Vec>& inverse, int first, int groups, int v) {
         const std::vector<Vec> scales = vecs("scales", groups);
         for (int g = 0; g < groups; ++g)
-            vmulps(scales[size_t(g)], inverse[size_t(first + g)], ptr[scales_at(first + g, v)]);
+            load_related(scales[size_t(g)], inverse[size_t(first + g)], first + g, v);
         const RegExp to = weights_ + first / 2 * TokenWords::kPairBytes + v * vec_bytes();
         if (of_products() || key_.scales_words()) {
             pack_words(scales);
@@ -118,6 +137,11 @@ private:
             for (int r = 0; r < key_.rows; ++r) emit_weights_of(scales, r, v, to + r * form_.row_bytes());
         }
         free(scales);
+    }
+
+    void load_related(const Vec& scale, const Vec& inverse, int g, int v) {
+        load_number(QUIRE_F16, scale, scales_ + g * kGroupBytes + v * vec_bytes() / 2, lanes());
+        vmulps(scale, scale, inverse);
     }
 
     void emit_words(const Vec& scales, int v, const RegExp& to) {
@@ -148,7 +172,8 @@ private:
     const TokenWords form_;
     const int vecs_;  // of a block's tokens
     const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), factors_ = gpr("factors"),
-              set_scales_ = gpr("scales of the set"), set_weights_ = gpr("weights of the set");
+              blocks_ = gpr("blocks"), set_scales_ = gpr("to the set's scales"),
+              set_weights_ = gpr("weights of the set");
     std::vector<int> order_;  // of pairs of probabilities in the lanes
 };
 

@@ -239,6 +239,7 @@ bool has_scaled_words(const RowKey& values) {
 bool reads_value_scales(const RowKey& values) {
     const bool of_integers = values.words() || values.products == Products::three_bytes ||
                              (values.bytes() && has_value_runs(values));
+    if (token_block_info(values.format.type)) return values.words();
     return of_integers && has_lists_of_halves(values);
 }
 

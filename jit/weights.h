@@ -41,7 +41,8 @@ struct ScaledWords {
 };
 bool has_scaled_words(const RowKey& values);  // whatever their products
 
-// Whether the kernel of weights, of whatever kind, takes the scales of adjacent rows as the cache has them.
+// Whether the kernel of weights, of whatever kind, takes the scales of adjacent rows as the cache has them,
+// or of blocks of tokens.
 bool reads_value_scales(const RowKey& values);
 
 Status generate_weights(const RowKey& values, std::vector<uint8_t>* code);  // void(const WeightsArgs*)

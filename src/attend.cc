@@ -67,7 +67,8 @@ void list_blocks(const CacheView& cache, const RowView& view, int64_t b, int kv_
     const char* last = nullptr;
     int64_t i = 0;
     for (; i < keys; ++page, in_page = 0) {
-        const char* block = view.at(b, paged ? cache.starts(b, page) + in_page : cache.row(b, first), kv_head);
+        const char* block =
+            view.at(b, paged ? cache.starts(b, page) + in_page : cache.row(b, first), kv_head);
         const int64_t end = paged ? std::min(keys, i + cache.page_size - in_page) : keys;
         for (; i < end; i += kBlockTokens, block += view.row_stride) out[i] = last = block;
     }

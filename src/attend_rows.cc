@@ -52,6 +52,7 @@ struct RowsState {
     float* numbers;                        // as jit::QkArgs
     char* copied_values;                   // [kBlock] rows of a block that are copied
     const char** value_rows;               // [kBlock + kRowsSoon] addresses of those
+    const char** stored_blocks;            // [kBlock / kBlockTokens] as jit::WeightsArgs::stored_scales
     RowAddresses* addresses;               // [2]: this block and the next
 };
 
@@ -75,6 +76,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.copied_bytes = copied_value_bytes(plan);
     s.copied_values = scratch.array<char>(kBlock * size_t(s.copied_bytes));
     s.value_rows = scratch.array<const char*>(kBlock + jit::kRowsSoon);
+    s.stored_blocks = scratch.array<const char*>(kBlock / kBlockTokens);
     return s;
 }
 
@@ -98,13 +100,32 @@ void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item
 }
 
 // Slots past the last key of a block of tokens hold anything: their weights are to be 0, which 0 * NaN is
-// not.
+// not. scales: [groups][kBlockTokens] of the last block.
+template <typename Number>
+void clear_dead(const AttentionPlan& plan, int64_t live, Number* scales) {
+    const int groups = plan.spec.Dv / plan.spec.value_format.quant_group;
+    for (int g = 0; g < groups; ++g, scales += kBlockTokens)
+        std::fill(scales + live, scales + kBlockTokens, Number());
+}
 void clear_dead_scales(const AttentionPlan& plan, const RowAddresses& block, float* scales) {
     const int64_t live = block.count % kBlockTokens;
     if (live == 0 || !token_block_info(plan.spec.value_format.type)) return;
     const int groups = plan.spec.Dv / plan.spec.value_format.quant_group;
-    float* last = scales + block.count / kBlockTokens * kBlockTokens * groups;
-    for (int g = 0; g < groups; ++g, last += kBlockTokens) std::fill(last + live, last + kBlockTokens, 0.f);
+    clear_dead(plan, live, scales + block.count / kBlockTokens * kBlockTokens * groups);
+}
+
+// Of blocks of tokens, where kernels read scales from: a copy of the last block's where not all are alive.
+const void* stored_blocks(const AttentionPlan& plan, const RowAddresses& block, const RowsState& s) {
+    const quire_format& format = plan.spec.value_format;
+    const int64_t codes = token_block_info(format.type)->code_bytes(plan.spec.Dv);
+    const int64_t blocks = block.padded() / kBlockTokens, live = block.count % kBlockTokens;
+    for (int64_t i = 0; i < blocks; ++i) s.stored_blocks[i] = block.value[i * kBlockTokens] + codes;
+    if (live == 0) return s.stored_blocks;
+    auto* const last = reinterpret_cast<uint16_t*>(s.scales);
+    std::memcpy(last, s.stored_blocks[blocks - 1], size_t(block_bytes(format, plan.spec.Dv) - codes));
+    clear_dead(plan, live, last);
+    s.stored_blocks[blocks - 1] = reinterpret_cast<const char*>(last);
+    return s.stored_blocks;
 }
 
 // PV reads the values of a block several times. Rows a multiple of a page apart share so few sets of a small
@@ -202,19 +223,21 @@ void add_weighted(const AttentionPlan& plan, const jit::DecodeKernels& kernels, 
                   float* output) {
     const jit::BlockKernels& of_rows = kernels_of(kernels, block);
     const int64_t padded = block.padded();
+    const bool blocks = token_block_info(plan.spec.value_format.type) != nullptr;
+    const void* const scales = blocks && of_rows.reads_value_scales ? stored_blocks(plan, block, s)
+                                                                    : stored(block.value_scale, block);
     uint32_t negative = 0;
     if (kernels.minima)
         kernels.minima(
             {s.scores, s.scales + kernels.minima_at, s.block_factors, s.rescale, output, padded, s.numbers});
     const auto add = [&](const jit::Kernel<jit::WeightsArgs>& weights) {
-        weights({s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_factors, &negative,
-                 stored(block.value_scale, block)});
+        weights(
+            {s.scores, s.scales, s.weights, s.weight_factors, padded, s.block_factors, &negative, scales});
         of_rows.pv({s.weights, values, s.weight_factors, s.rescale, output, padded, next, s.numbers});
     };
     add(of_rows.weights);
     if (negative == 0) return;
     if (of_rows.reads_value_scales) of_rows.value_scales({block.value_scale, s.scales, padded});
-    const bool blocks = token_block_info(plan.spec.value_format.type) != nullptr;
     const int stride = blocks ? plan.spec.Dv / plan.spec.value_format.quant_group : plan.value_scale_stride;
     turn_signs(s.scales, size_t(padded * stride));
     for (int64_t r = 0; r < rows; ++r) s.block_factors[r] *= -1, s.rescale[r] = 1;
@@ -250,9 +273,10 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const He
     kernels.softmax({s.scores, s.bias, s.bounds, head.max, head.sum, s.rescale, s.block_factors, s.tops,
                      s.totals, rows, padded, cap_factor(plan.spec)});
     if (p.dropout) drop_rows(p, item, block, kernels.of_block, s);
-    if (of_rows.value_scales && !of_rows.reads_value_scales)
+    if (of_rows.value_scales && !of_rows.reads_value_scales) {
         of_rows.value_scales({block.value_scale, s.scales, padded});
-    clear_dead_scales(plan, block, s.scales);
+        clear_dead_scales(plan, block, s.scales);
+    }
     const char* const* values = near_rows(p, block, s);
     if (by_page) prefetch_pages(s.values, next, next.value[0]);
     if (of_rows.weights) {

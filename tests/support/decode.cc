@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "jit/qk_fours.h"
 #include "jit/token_weights.h"
@@ -207,7 +208,12 @@ private:
         };
         if (kernels.value_scales && !kernels.reads_value_scales) make_value_scales();
         const bool tokens = token_block_info(value_.format.type) != nullptr;
-        if (tokens) clear_dead(count, value_scales.as<float>());
+        GuardedBuffer last_scales;
+        std::vector<const char*> stored;
+        if (tokens && kernels.reads_value_scales)
+            stored = stored_blocks(address(rows.values), count, &last_scales);
+        else if (tokens)
+            clear_dead(count, value_scales.as<float>());
         // As pairs of words; blocks of tokens may have floats.
         const bool folded = tokens && jit::token_weights_fold(value_),
                    digits = value_.products == jit::Products::three_bytes;
@@ -238,7 +244,9 @@ private:
                     of_values,
                     {scores.as<float>(), value_scales.as<float>(), weights.as<int16_t>(), factors.as<float>(),
                      padded, block.as<float>(), negative.as<uint32_t>(),
-                     kernels.reads_value_scales ? address(rows.value_scales)[0] : nullptr},
+                     !kernels.reads_value_scales ? nullptr
+                     : tokens                    ? static_cast<const void*>(stored.data())
+                                                 : address(rows.value_scales)[0]},
                     around.entry);
             poisoned_call<jit::PvArgs>(kernels.pv,
                                        {kernels.weights ? weights.data() : scores.data(),
@@ -289,6 +297,23 @@ private:
         for (int t = count; t < padded_keys(count); ++t)
             for (int g = 0; g < value_.groups(); ++g)
                 scales[(t / kBlockTokens * value_.groups() + g) * kBlockTokens + t % kBlockTokens] = 0;
+    }
+
+    // The same of blocks whose scales are read where they are: the last one's are copied.
+    std::vector<const char*> stored_blocks(const char* const* values, int count, GuardedBuffer* last) const {
+        const int codes = token_block_info(value_.format.type)->code_bytes(value_.dim),
+                  groups = value_.groups();
+        std::vector<const char*> stored;
+        for (int t = 0; t < padded_keys(count); t += kBlockTokens) stored.push_back(values[t] + codes);
+        if (count % kBlockTokens == 0) return stored;
+        std::vector<uint16_t> scales(size_t(groups * kBlockTokens));
+        std::memcpy(scales.data(), stored.back(), scales.size() * 2);
+        for (int g = 0; g < groups; ++g)
+            std::fill(scales.begin() + g * kBlockTokens + count % kBlockTokens,
+                      scales.begin() + (g + 1) * kBlockTokens, uint16_t());
+        *last = GuardedBuffer::of(scales, flush_);
+        stored.back() = last->as<const char>();
+        return stored;
     }
 
     const DecodeSetup setup_;
