@@ -193,16 +193,12 @@ private:
                 emit_scaled(v, pass.vec, weights_ + scaled_.scales_at() + pair * pair_bytes());
         });
         for (int r = 0; r < pass.rows; ++r) {
-            if (key_.scales_words()) {
-                Temp p(*this, "p");
-                broadcast(p, ptr[probabilities_ + (pass.row + r) * ScaledWords::kRowBytes + pair * 4]);
-                for (int w = 0; w < pass.width; ++w)
-                    dot_words(acc[size_t(r * pass.width + w)], v[size_t(w)], p);
-                continue;
-            }
-            const RegExp weights =
-                weights_ + (pass.row + r) * weight_row_bytes(pair_bytes() / 2) + pair * pair_bytes();
-            emit_row(&acc[size_t(r * pass.width)], v, pass, weights);
+            const Vec* const of_row = &acc[size_t(r * pass.width)];
+            const int row = pass.row + r;
+            key_.scales_words()
+                ? emit_row(of_row, v, probabilities_ + row * ScaledWords::kRowBytes + pair * 4)
+                : emit_row(of_row, v, pass,
+                           weights_ + row * weight_row_bytes(pair_bytes() / 2) + pair * pair_bytes());
         }
         free(v);
     }
@@ -218,6 +214,12 @@ private:
         }
     }
 
+    // Of scaled ones.
+    void emit_row(const Vec* acc, const std::vector<Vec>& v, const RegExp& probabilities) {
+        Temp p(*this, "p");
+        broadcast(p, ptr[probabilities]);
+        for (size_t w = 0; w < v.size(); ++w) dot_words(acc[w], v[w], p);
+    }
     void emit_row(const Vec* acc, const std::vector<Vec>& v, const Pass& pass, const RegExp& weights) {
         Temp p(*this, "p");
         std::vector<int> loaded;

@@ -296,32 +296,39 @@ TEST(Numerics, QuickLargeScales) {
 }
 
 // All values are the largest codes there are, and probabilities hardly less than 1: sums of integers come as
-// close to their limits as they can.
+// close to their limits as they can. Four query rows: of groups of 8 values are scaled themselves at
+// `medium`.
+void check_largest_codes(quire_precision precision, const quire_format& format, int code, float score) {
+    Case c = plain_case({{1, 300}});
+    c.precision = precision;
+    c.D = c.Dv = 64;
+    c.H = 4;
+    c.Hk = 1;
+    c.key_format = c.value_format = format;
+    Tensors tensors(c);
+    for (int64_t t = 0; t < 300; ++t) {
+        const int64_t slot = tensors.slot(0, t);
+        tensors.key.store(slot, 0, std::vector<float>(64, t % 2 ? score / 64 : 0));
+        const TokenPlace place = tensors.value.at(slot, 0);
+        std::memset(place.row, code, 64);
+        for (int g = 0; g < 64 / format.quant_group; ++g) store_number(format.scale_type, place.scales, g, 1);
+    }
+    for (const Target* target : targets()) {
+        Way way;
+        way.target = target->name;
+        for (const float x : run(tensors, way).output)
+            ASSERT_NEAR(x, code, 2) << target->name << ", groups of " << format.quant_group << ", score "
+                                    << score;
+    }
+}
+
 TEST(Numerics, QuickLargestCodes) {
     for (const quire_precision precision : {QUIRE_PRECISION_HIGH, QUIRE_PRECISION_MEDIUM})
-        for (const int code : {-128, 127})
-            for (const float score : {0.f, -1e-6f, -1e-3f, -.1f}) {
-                Case c = plain_case({{1, 300}});
-                c.precision = precision;
-                c.D = c.Dv = 64;
-                c.H = 4;
-                c.Hk = 1;
-                c.key_format = c.value_format = quantised(QUIRE_INT8, 32, QUIRE_F32);
-                Tensors tensors(c);
-                for (int64_t t = 0; t < 300; ++t) {
-                    const int64_t slot = tensors.slot(0, t);
-                    tensors.key.store(slot, 0, std::vector<float>(64, t % 2 ? score / 64 : 0));
-                    const TokenPlace place = tensors.value.at(slot, 0);
-                    std::memset(place.row, code, 64);
-                    for (int g = 0; g < 2; ++g) store_number(QUIRE_F32, place.scales, g, 1);
-                }
-                for (const Target* target : targets()) {
-                    Way way;
-                    way.target = target->name;
-                    for (const float x : run(tensors, way).output)
-                        ASSERT_NEAR(x, code, 2) << target->name << ", score " << score;
-                }
-            }
+        for (const quire_format& format :
+             {quantised(QUIRE_INT8, 32, QUIRE_F32), quantised(QUIRE_INT8, 8, QUIRE_F16)})
+            for (const int code : {-128, 127})
+                for (const float score : {0.f, -1e-6f, -1e-3f, -.1f})
+                    check_largest_codes(precision, format, code, score);
 }
 
 // Equal scores, one key, values that cancel.
