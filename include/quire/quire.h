@@ -224,9 +224,9 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            rows a kv head or more: relative to the largest sum of two of four keys'; decode multiplies 128 keys with a
  *            negative scale of such values but q4_0's among them twice; with AVX-512, VNNI and VBMI decode of int8, q8_0
  *            and int4 in groups of a multiple of 32, with three query rows a kv head or more, of int4 four: relative to
- *            the largest of 16 keys'; int8 and int4 in groups of less than 16, with four query rows a kv head or more:
- *            weights and values have 12 significant bits, of 128 keys' largest). With more than 16 query rows a kv head, over keys
- *            in rows with more than 12,
+ *            the largest of 16 keys'; int8 and int4 in groups of less than 16, with four query rows a kv head or more (int4
+ *            with AVX-512 five, int8_b16 without it two): weights and values have 12 significant bits, of 128 keys'
+ *            largest). With more than 16 query rows a kv head, over keys in rows with more than 12,
  *            and over codes of values in one group or in groups of a multiple of 16, with AVX-512 and VNNI, weights are
  *            rounded to 8 bits, relative to the largest of 16 keys'. In prefill (more than 12 query rows a kv head, with
  *            AVX-512 more than 16, with AMX and no such codes more than 12; a few that fill no vector may be decoded),
