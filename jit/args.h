@@ -87,8 +87,8 @@ struct QkArgs {
     int64_t count;  // keys, a multiple of kKeyPadding
     NextRows next;
     float* numbers;  // [kMostNumbers][L], scratch
-    const char* stored_scales =
-        nullptr;  // of adjacent rows, as the cache has them (jit/qk_fours.h: reads_scales)
+    // Of adjacent rows, as the cache has them, where kernels read those (jit/qk_fours.h: reads_scales).
+    const char* stored_scales = nullptr;
 };
 
 struct QueryFoursArgs {  // a query row -> what QK of keys in fours takes of it (QkArgs)

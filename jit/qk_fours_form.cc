@@ -74,12 +74,6 @@ bool makes_scales(const RowKey& key) {
     return (groups == 4 || groups == 8) && (has_whole_rows(form) || form.loads_ahead(key.rows));
 }
 
-bool reads_scales(const RowKey& key) {
-    if (key.placement != Placement::adjacent || key.target->vector_bits < 512 || !takes_fours(key))
-        return false;
-    if (block_info(key.format.type) || key.format.scale_type != QUIRE_F16) return false;
-    const int groups = key.groups();
-    return groups == 2 || groups == 4 || groups == 8 || groups == 16;
-}
+bool reads_scales(const RowKey& key) { return takes_fours(key) && key.has_lists_of_scales(); }
 
 }  // namespace quire::jit

@@ -22,7 +22,7 @@ public:
     explicit TokenWordWeights(const RowKey& key)
         : WeightsEmitter(key), form_(key), vecs_(kBlockTokens / lanes()) {
         begin();
-        if (of_products() || key_.scales_words()) round_probabilities();
+        if (rounds_probabilities()) round_probabilities();
         if (of_products())
             for (int lane = 0; lane < lanes(); ++lane) order_.push_back(lane / 2);
         xor_(set_scales_, set_scales_);
@@ -36,8 +36,7 @@ public:
     }
 
 private:
-    static constexpr int kSet = 4;  // groups
-
+    static constexpr int kSet = 4;                        // groups
     static constexpr int kGroupBytes = 2 * kBlockTokens;  // of scales
 
     // body() for each block.
@@ -130,7 +129,7 @@ private:
         for (int g = 0; g < groups; ++g)
             load_related(scales[size_t(g)], inverse[size_t(first + g)], first + g, v);
         const RegExp to = weights_ + first / 2 * TokenWords::kPairBytes + v * vec_bytes();
-        if (of_products() || key_.scales_words()) {
+        if (rounds_probabilities()) {
             pack_words(scales);
             emit_words(scales[0], v, to);
         } else {

@@ -11,14 +11,6 @@
 namespace quire::jit {
 namespace {
 
-// Whether scales of adjacent rows are float16 numbers that fill vectors.
-bool has_lists_of_halves(const RowKey& values) {
-    if (values.placement != Placement::adjacent || values.target->vector_bits < 512) return false;
-    if (block_info(values.format.type) || values.format.scale_type != QUIRE_F16) return false;
-    const int groups = values.groups();
-    return groups == 2 || groups == 4 || groups == 8 || groups == 16;
-}
-
 // for each vector of groups g:                                               emit_groups
 //   top = max over keys of |scale[key][g]|; NaN if one of them is            emit_top
 //   for each pair of keys, for r:                                            emit_pairs
@@ -33,11 +25,9 @@ class Weights : public WeightsEmitter {
 public:
     explicit Weights(const RowKey& key) : WeightsEmitter(key) {
         begin();
+        if (rounds_probabilities()) round_probabilities();
         if (of_products()) {
-            round_probabilities();
             for (int lane = 0; lane < lanes(); ++lane) order_.push_back(lane / key_.weight_lanes());
-        } else if (key_.scales_words()) {
-            round_probabilities();
         } else if (packs()) {
             for (int lane = 0; lane < lanes(); ++lane)
                 order_.push_back(lane / 4 * 4 / key_.weight_lanes() * 2 + lane % 2);
@@ -54,9 +44,7 @@ private:
     int weights_bytes() const { return weight_row_bytes(2 * key_.weight_stride()); }  // of one query row
     // A quarter of a vector has four groups of one pair of keys, whose probabilities serve both vectors that
     // are packed into it.
-    bool packs() const {
-        return !of_products() && !key_.scales_words() && lanes() == 16 && key_.weight_lanes() >= 4;
-    }
+    bool packs() const { return !rounds_probabilities() && lanes() == 16 && key_.weight_lanes() >= 4; }
     RegExp factors_at(int r, int g) const { return factors_ + (r * key_.weight_stride() + g) * 4; }
 
     void emit_groups(int g) {
@@ -150,7 +138,7 @@ private:
         load_related(first, inverse, scales_);
         load_related(second, inverse, scales_ + scales_bytes());
         packs() ? pair_up(first, second, key_.weight_lanes()) : separate(first, second, key_.weight_lanes());
-        if (of_products() || key_.scales_words()) return emit_words(first, second);
+        if (rounds_probabilities()) return emit_words(first, second);
         for (int r = 0; r < key_.rows; ++r) {
             Temp low(*this, "low"), high(*this, "high");
             packs() ? load_lanes(high, row_at(r), order_)
@@ -186,7 +174,7 @@ private:
         }
     }
 
-    const bool reads_ = has_lists_of_halves(key_);
+    const bool reads_ = key_.has_lists_of_scales();
     const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), factors_ = gpr("factors");
     std::vector<int> order_;  // of probabilities, or of pairs of them, in the lanes
 };
@@ -240,7 +228,7 @@ bool reads_value_scales(const RowKey& values) {
     const bool of_integers = values.words() || values.products == Products::three_bytes ||
                              (values.bytes() && has_value_runs(values));
     if (token_block_info(values.format.type)) return values.words();
-    return of_integers && has_lists_of_halves(values);
+    return of_integers && values.has_lists_of_scales();
 }
 
 Status generate_weights(const RowKey& values, std::vector<uint8_t>* code) {

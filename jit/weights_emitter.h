@@ -17,6 +17,8 @@ protected:
     // Words, rather than numbers; those of bytes are products of words, of probabilities and of scales.
     bool of_words() const { return key_.words() || key_.bytes(); }
     bool of_products() const { return key_.bytes(); }
+    // Probabilities are words of their own, as scales are.
+    bool rounds_probabilities() const { return of_products() || key_.scales_words(); }
     int probability_bytes() const { return of_products() ? 2 : 4; }
     RegExp row_at(int r) const { return probabilities_ + r * kBlock * 4; }
 

@@ -91,7 +91,8 @@ public:
     // Against double; `tolerance` is far above rounding and far below any mistake.
     void check(const Result& result) const {
         const bool words = key_.words() || value_.words() || key_.products == jit::Products::two_bytes;
-        const double tolerance = value_.scales_words() ? 1e-3 : words ? 5e-4 : 2e-5;  // bytes: rounded query
+        // Scaled words have 12 bits. Bytes: of the rounded query.
+        const double tolerance = value_.scales_words() ? 1e-3 : words ? 5e-4 : 2e-5;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
         const auto* max = reinterpret_cast<const float*>(result.max.data());
         const auto* sum = reinterpret_cast<const float*>(result.sum.data());
