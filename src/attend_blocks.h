@@ -12,6 +12,15 @@ inline int64_t block_end(const Item& item, int64_t begin) {
     return std::min((begin / jit::kBlock + 1) * jit::kBlock, item.key_end);
 }
 
+inline const jit::BlockKernels& kernels_of(const jit::DecodeKernels& kernels, const RowAddresses& block) {
+    return block.side_by_side ? kernels.side_by_side : kernels.listed;
+}
+
+// The first scales of adjacent rows, of which some kernels read all.
+inline const char* stored(const char* const* scales, const RowAddresses& block) {
+    return block.side_by_side && scales ? scales[0] : nullptr;
+}
+
 // Where the rows of a block are, and those of the next.
 class KeyBlocks {
 public:

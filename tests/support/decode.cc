@@ -263,7 +263,7 @@ private:
         add_values(kernels.weights);
         if (!value_.bytes() || *negative.as<uint32_t>() == 0) return;
         if (kernels.reads_value_scales) make_value_scales();
-        // As src/attend_rows.cc: magnitudes of the negative scales.
+        // As src/attend_values.cc: magnitudes of the negative scales.
         for (int i = 0; i < padded * (tokens ? value_.groups() : value_.scales_stride()); ++i)
             value_scales.as<float>()[i] = std::max(0.f, -value_scales.as<float>()[i]);
         for (size_t r = 0; r < R; ++r) block.as<float>()[r] *= -1, rescale.as<float>()[r] = 1;
@@ -293,7 +293,7 @@ private:
         return rows;
     }
 
-    // As src/attend_rows.cc: what is past the last key has weight 0.
+    // As src/attend_values.cc: what is past the last key has weight 0.
     void clear_dead(int count, float* scales) const {
         for (int t = count; t < padded_keys(count); ++t)
             for (int g = 0; g < value_.groups(); ++g)
