@@ -91,11 +91,12 @@ struct QkArgs {
     const char* stored_scales = nullptr;
 };
 
-struct QueryFoursArgs {  // a query row -> what QK of keys in fours takes of it (QkArgs)
-    const float* row;    // [chunks][parts][4 L] and one more, which is read; 0 behind the row's elements
-    int8_t* bytes;       // [vectors][4 L]
-    int32_t* starts;     // [starts][L]
-    float* factors;      // of bytes [factors][L], of digits one
+struct QueryArgs {  // a query row -> what QK takes of it (QkArgs): QuerySizes
+    const float*
+        row;  // [V], of fours [chunks][parts][4 L] and one more, which is read; 0 behind the elements
+    int8_t* bytes;
+    int32_t* starts;
+    float* factors;
 };
 
 // What softmax needs to know of one query row.

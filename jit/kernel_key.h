@@ -21,6 +21,14 @@ inline const char* products_name(Products products) {
     return kNames[int(products)];
 }
 
+// Bytes of a number of the query beside codes that are bytes; 0: neither are.
+inline int query_bytes_of(Products products) {
+    return products == Products::bytes         ? 1
+           : products == Products::two_bytes   ? 2
+           : products == Products::three_bytes ? 3
+                                               : 0;
+}
+
 // Where the rows of a block lie, and their scales (decode): anywhere; in runs of kKeyPadding side by side;
 // all side by side, without a gap.
 enum class Placement { listed, runs, adjacent };
@@ -51,12 +59,7 @@ struct RowKey {
     bool bytes() const { return products == Products::bytes; }
     bool bfloats() const { return products == Products::bfloats; }
     // Codes as bytes, and so many for a number of the query; 0: neither.
-    int query_bytes() const {
-        return products == Products::bytes         ? 1
-               : products == Products::two_bytes   ? 2
-               : products == Products::three_bytes ? 3
-                                                   : 0;
-    }
+    int query_bytes() const { return query_bytes_of(products); }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }
     int padded() const { return vecs() * target->lanes(); }  // V
     int groups() const { return scale_group(format) ? dim / scale_group(format) : 0; }

@@ -34,15 +34,20 @@ struct BlockKernels {                             // what reads the rows of a bl
     bool reads_value_scales = false;  // weights do, and value_scales, if there is one, is for negative scales
 };
 
+struct QuerySizes {  // of a row, in bytes of the query, and numbers of starts and factors
+    size_t query, starts, factors;
+};
+
 struct DecodeKernels {          // few query rows against a block of cache rows; for one number of rows
     BlockKernels listed;        // any rows
     BlockKernels side_by_side;  // rows as `placement` says; empty where a side has blocks of tokens
     Placement placement = Placement::adjacent;
-    Products query = Products::floats;   // what qk takes
-    std::vector<int> query_order;        // of words: query_word_order()
-    float query_unit = 1;                // of floats: query_unit()
-    Kernel<QueryFoursArgs> query_fours;  // empty where that is not of fours, or not generated
-    bool of_block = false;               // SoftmaxKey::of_block
+    Products query = Products::floats;  // what qk takes
+    QuerySizes query_sizes{};
+    std::vector<int> query_order;  // of words: query_word_order()
+    float query_unit = 1;          // of floats: query_unit()
+    Kernel<QueryArgs> query_row;   // empty where that is not of bytes, or not generated
+    bool of_block = false;         // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;
     Kernel<MinimaArgs> minima;  // empty where the format has none, or pv adds them
     int minima_at = 0;          // floats from the scales of values to them

@@ -5,6 +5,7 @@
 #include "jit/qk.h"
 #include "jit/qk_fours.h"
 #include "jit/query_fours.h"
+#include "jit/query_tokens.h"
 #include "jit/softmax.h"
 #include "jit/token_pv.h"
 #include "jit/token_qk.h"
@@ -16,15 +17,41 @@
 namespace quire::jit {
 namespace {
 
+QuerySizes sizes_of(const FoursForm& form) {
+    const size_t lanes = size_t(form.lanes);
+    return {size_t(form.vectors()) * lanes * 4, size_t(form.starts()) * lanes,
+            form.digits == 1 ? size_t(form.factors()) * lanes : 1};
+}
+QuerySizes sizes_of(const TokenBytesForm& form) {
+    return {size_t(form.bytes()), size_t(form.starts()), size_t(form.factors())};
+}
+QuerySizes query_sizes(const RowKey& keys) {
+    if (keys.query_bytes() > 0)
+        return token_block_info(keys.format.type) ? sizes_of(TokenBytesForm(keys))
+                                                  : sizes_of(FoursForm(keys));
+    if (keys.words()) return {size_t(keys.query_words()) * 2, 0, 1};
+    return {size_t(keys.padded()) * 4, 0, 0};
+}
+
 void set_query(const RowKey& keys, DecodeKernels* kernels) {
     kernels->query = keys.products;
+    kernels->query_sizes = query_sizes(keys);
     if (keys.words()) kernels->query_order = query_word_order(keys);
     kernels->query_unit = query_unit(keys);
+}
+
+Status make_query(CodeCache& cache, const char* stage, RowKey keys,
+                  Status (*generate)(const RowKey&, std::vector<uint8_t>*), DecodeKernels* kernels) {
+    keys.rows = 0;
+    return make(
+        cache, keys.name(stage), [&](auto* code) { return generate(keys, code); }, &kernels->query_row);
 }
 
 // Of blocks of tokens.
 Status make_token_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
     set_query(keys, kernels);
+    if (keys.query_bytes() > 0)
+        QUIRE_TRY(make_query(cache, "query_tokens", keys, generate_query_tokens, kernels));
     return make(
         cache, keys.name("token_qk"), [&](auto* code) { return generate_token_qk(keys, code); },
         &kernels->listed.qk);
@@ -69,13 +96,6 @@ Status make_token_pv(CodeCache& cache, const RowKey& keys, const RowKey& values,
         &kernels->listed.pv);
 }
 
-Status make_query_fours(CodeCache& cache, RowKey keys, DecodeKernels* kernels) {
-    keys.rows = 0;
-    return make(
-        cache, keys.name("query_fours"), [&](auto* code) { return generate_query_fours(keys, code); },
-        &kernels->query_fours);
-}
-
 Status make_block_qk(CodeCache& cache, const RowKey& keys, BlockKernels* kernels) {
     if (!makes_scales(keys) && !reads_scales(keys)) QUIRE_TRY(make_scales(cache, keys, &kernels->key_scales));
     return make(
@@ -84,7 +104,8 @@ Status make_block_qk(CodeCache& cache, const RowKey& keys, BlockKernels* kernels
 
 Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
     set_query(keys, kernels);
-    if (has_query_fours(keys)) QUIRE_TRY(make_query_fours(cache, keys, kernels));
+    if (has_query_fours(keys))
+        QUIRE_TRY(make_query(cache, "query_fours", keys, generate_query_fours, kernels));
     return make_block_qk(cache, keys, &kernels->listed);
 }
 

@@ -1,9 +1,7 @@
 #include "jit/query_fours.h"
 
-#include <cstddef>
-
 #include "jit/byte_loader.h"
-#include "jit/emitter.h"
+#include "jit/query_emitter.h"
 
 namespace quire::jit {
 namespace {
@@ -20,17 +18,12 @@ namespace {
 //     for j: bytes[j][part][digit] = dword i to all lanes of quarter i
 //   starts = -zero * the sum of a lane's bytes, or of what its digits say                 emit_digits
 //            (joined runs: jit/qk_fours.h)                                                store_joined
-class QueryFours : public Emitter {
+class QueryFours : public QueryEmitter {
 public:
-    explicit QueryFours(const RowKey& key) : Emitter(*key.target), key_(key), form_(key) {
-        begin();
-        mov(row_, ptr[args() + offsetof(QueryFoursArgs, row)]);
-        mov(bytes_, ptr[args() + offsetof(QueryFoursArgs, bytes)]);
-        mov(starts_, ptr[args() + offsetof(QueryFoursArgs, starts)]);
-        mov(factors_, ptr[args() + offsetof(QueryFoursArgs, factors)]);
-        emit_top();
+    explicit QueryFours(const RowKey& key) : QueryEmitter(*key.target), form_(key) {
+        begin_row(4 * form_.chunks * form_.parts);
         if (form_.joins_runs) emit_unit();
-        form_.digits == 1 ? emit_least() : emit_factor();
+        form_.digits == 1 ? take_share() : take_inverse(largest());
         for (int j = 0; j < 4; ++j) vmovups(spread_[size_t(j)], constant(spread_order(j)));
         vmovups(zeros_, splat_bits(uint32_t(form_.zero) * 0x01010101));
         const int last = form_.chunks - 1, alike = form_.has_half ? last : form_.chunks;
@@ -40,8 +33,6 @@ public:
     }
 
 private:
-    static constexpr uint32_t kMagnitude = 0x7fffffff;
-
     float largest() const { return float(form_.largest); }
     int elements() const { return 4 * lanes() * form_.parts; }  // of a chunk
 
@@ -49,40 +40,6 @@ private:
         std::vector<uint32_t> order;
         for (uint32_t lane = 0; lane < 16; ++lane) order.push_back(uint32_t(4 * j) + lane / 4);
         return order;
-    }
-
-    // NaN above all: magnitudes are in the order of their bits.
-    void keep_larger(const Vec& top, const Xbyak::Operand& x) {
-        Temp magnitude(*this, "magnitude");
-        vmovups(magnitude, splat_bits(kMagnitude));
-        bit_and(magnitude, magnitude, x);
-        vpmaxsd(top, top, magnitude);
-    }
-    // The largest of every `lanes` that follow each other.
-    void keep_largest(const Vec& top, int of_lanes) {
-        Temp moved(*this, "moved");
-        for (int distance = 1; distance < of_lanes; distance *= 2) {
-            swap_lanes(moved, top, distance);
-            vpmaxsd(top, top, moved);
-        }
-    }
-
-    void emit_top() {
-        stage("largest magnitude");
-        const std::vector<Vec> tops = vecs("top of four", 4);
-        for (const Vec& top : tops) vmovups(top, splat(kLeastTop));
-        mov(left_, form_.chunks * form_.parts);
-        Label each;
-        L(each);
-        for (int i = 0; i < 4; ++i) keep_larger(tops[size_t(i)], ptr[row_ + i * vec_bytes()]);
-        add(row_, 4 * vec_bytes());
-        dec(left_);
-        jnz(each, T_NEAR);
-        for (int i = 1; i < 4; ++i) vpmaxsd(tops[0], tops[0], tops[size_t(i)]);
-        keep_largest(tops[0], lanes());
-        vmovaps(top_, tops[0]);
-        free(tops);
-        mov(row_, ptr[args() + offsetof(QueryFoursArgs, row)]);
     }
 
     // What makes whole numbers of the largest in a run, and what the run's numbers are then multiplied by,
@@ -97,24 +54,6 @@ private:
         vmulps(unit, top_, splat(1 / (largest() * kLargestFactor)));
         inf_to_nan(unit);
         vmovups(ptr[factors_ + 2 * form_.chunks * vec_bytes()], *unit);
-    }
-
-    // top_ = the least that a factor is made of.
-    void emit_least() {
-        Temp least(*this, "least");
-        vmulps(least, top_, splat(kLeastShare));
-        vmovups(top_, splat(kLeastTop));
-        vpmaxsd(top_, top_, least);
-    }
-
-    // top_ = what numbers are multiplied by.
-    void emit_factor() {
-        Temp factor(*this, "factor");
-        vmulps(factor, top_, splat(1 / largest()));
-        inf_to_nan(factor);
-        vmovss(ptr[factors_], Xbyak::Xmm((*factor).getIdx()));
-        vmovups(factor, splat(largest()));
-        vdivps(top_, factor, top_);
     }
 
     using Quarters = std::vector<std::vector<Vec>>;  // [parts][4]
@@ -267,13 +206,10 @@ private:
         vmovups(ptr[starts_ + at * vec_bytes()], *start);
     }
 
-    const RowKey key_;
     const FoursForm form_;
-    const Vec top_ = vec("top"), zeros_ = vec("zeros");
+    const Vec zeros_ = vec("zeros");
     Vec units_, inverse_;  // of joined runs
     const std::vector<Vec> spread_ = vecs("spread", 4);
-    const Gpr row_ = gpr("row"), bytes_ = gpr("bytes"), starts_ = gpr("starts"), factors_ = gpr("factors"),
-              left_ = gpr("left");
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ inline bool has_query_fours(const RowKey& keys) {
     return takes_fours(keys) && keys.target->vector_bits == 512 && keys.target->vnni;
 }
 
-// void(const QueryFoursArgs*)
+// void(const QueryArgs*)
 Status generate_query_fours(const RowKey& keys, std::vector<uint8_t>* code);
 
 }  // namespace quire::jit

@@ -15,10 +15,6 @@ int token_divisor(int size, int most) {
     return d;
 }
 
-int digits_of(Products products) {
-    return products == Products::bytes ? 1 : products == Products::two_bytes ? 2 : 3;
-}
-
 // In a pass: scores = 0                                                                    emit_pass
 //   for each group, for each run of it: sums[r][digit][2] = 0 or starts                   emit_run
 //     for each part of the run: prefetch a share of the next blocks
@@ -223,7 +219,7 @@ bool has_token_bytes(const quire_format& format, const Target& target, int digit
 // A run is a group, or a part of one that fits a sum.
 TokenBytesForm::TokenBytesForm(const RowKey& key)
     : dim(key.dim),
-      digits(digits_of(key.products)),
+      digits(key.query_bytes()),
       zero(byte_zero(row_format(key.format))),
       is_nibbles(is_of_nibbles(row_format(key.format))),
       weighs_words(digits == 1 && !key.target->vnni),

@@ -100,8 +100,6 @@ struct QueryBytes {
 // For keys in fours (jit/qk_fours.h), of [chunks][parts][4 L] floats, 0 from `dim` on, and one more, which is
 // read.
 void query_to_fours(const jit::FoursForm& form, const float* query, int dim, const QueryBytes& to);
-// The same of keys in blocks of tokens (jit/token_qk_bytes.h).
-void query_to_token_bytes(const jit::TokenBytesForm& form, const float* query, const QueryBytes& to);
 // Factor that turns tanh into log2 units; 0 without a soft cap.
 float cap_factor(const AttentionSpec& spec);
 

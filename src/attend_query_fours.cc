@@ -10,6 +10,29 @@
 namespace quire {
 namespace {
 
+__m128i lowest_digit(__m128i number) { return _mm_srai_epi32(_mm_slli_epi32(number, 24), 24); }
+
+// Factors of a query's numbers as words (FoursForm::weighs_words): of each two lanes the next whole number of
+// units that is not below the larger one of `tops`.
+__m128i word_factors(__m128 tops, float units) {
+    tops = _mm_max_ps(tops, _mm_shuffle_ps(tops, tops, 0xb1));
+    return _mm_cvtps_epi32(_mm_add_ps(_mm_mul_ps(tops, _mm_set1_ps(units)), _mm_set1_ps(.5f)));
+}
+// What numbers are multiplied by.
+__m128 inverses_of(__m128i factors, float units, int largest) {
+    return _mm_div_ps(_mm_set1_ps(units * float(largest)), _mm_cvtepi32_ps(factors));
+}
+// Both as two words, in all lanes.
+__m128i both_words(__m128i factors) {
+    return _mm_shuffle_epi32(_mm_packs_epi32(_mm_shuffle_epi32(factors, 0x88), factors), 0);
+}
+
+// The sum of four lanes, as of unsigned numbers.
+uint32_t sum_of(__m128i v) {
+    v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4e));
+    return uint32_t(_mm_cvtsi128_si32(_mm_add_epi32(v, _mm_shuffle_epi32(v, 0xb1))));
+}
+
 // The other two, signed, are at least -0x8080.
 __m128i highest_of_three(__m128i number) {
     return _mm_srai_epi32(_mm_add_epi32(number, _mm_set1_epi32(0x8080)), 16);

@@ -2,58 +2,16 @@
 
 #include <algorithm>
 
-#include "jit/token_qk_bytes.h"
-
 namespace quire {
 namespace {
 
-// Of one row, in bytes of a query, numbers of starts and of factors.
-struct Sizes {
-    size_t query, starts, factors;
-};
-
-Sizes four_sizes(const jit::FoursForm& form) {
-    const size_t lanes = size_t(form.lanes);
-    return {size_t(form.vectors()) * lanes * 4, size_t(form.starts()) * lanes,
-            form.digits == 1 ? size_t(form.factors()) * lanes : 1};
-}
-
-bool of_token_bytes(const AttentionPlan& plan, jit::Products products) {
-    return token_block_info(plan.spec.key_format.type) && products != jit::Products::floats &&
-           products != jit::Products::words;
-}
-
-jit::TokenBytesForm token_form(const AttentionPlan& plan, jit::Products products) {
-    return jit::TokenBytesForm({plan.target, plan.spec.key_format, plan.spec.D, 0, products});
-}
-
-Sizes token_sizes(const jit::TokenBytesForm& form) {
-    return {size_t(form.bytes()), size_t(form.starts()), size_t(form.factors())};
-}
-
-const jit::FoursForm* fours_of(const AttentionPlan& plan, jit::Products products) {
-    switch (products) {
-        case jit::Products::bytes: return &plan.fours[0];
-        case jit::Products::two_bytes: return &plan.fours[1];
-        case jit::Products::three_bytes: return &plan.fours[2];
-        default: return nullptr;
-    }
-}
-
-Sizes sizes_of(const AttentionPlan& plan, jit::Products products) {
-    if (of_token_bytes(plan, products)) return token_sizes(token_form(plan, products));
-    if (const jit::FoursForm* fours = fours_of(plan, products)) return four_sizes(*fours);
-    const jit::RowKey keys{plan.target, plan.spec.key_format, plan.spec.D, 0, products};
-    if (keys.words()) return {size_t(keys.query_words()) * 2, 0, 1};
-    return {size_t(plan.key_stride) * 4, 0, 0};
-}
-
-constexpr size_t kRoom = 3;  // behind the factors of words (jit/args.h)
+constexpr int kBehind = 144;  // elements that are 0: the rest of a chunk of 128, and what is read behind it
+constexpr size_t kRoom = 3;   // behind the factors of words (jit/args.h)
 size_t whole_lines(size_t floats) { return (floats + 15) / 16 * 16; }
 
 // Where the arrays of `rows` rows lie, one behind the other, in floats.
 struct Layout {
-    Layout(const Sizes& of, int64_t rows)
+    Layout(const jit::QuerySizes& of, int64_t rows)
         : sizes(of),
           starts(whole_lines(size_t(rows) * of.query / 4)),
           factors(starts + whole_lines(size_t(rows) * of.starts)),
@@ -62,13 +20,11 @@ struct Layout {
         return {memory, memory + factors, reinterpret_cast<int32_t*>(memory + starts)};
     }
 
-    Sizes sizes;
+    jit::QuerySizes sizes;
     size_t starts, factors, floats;
 };
 
-Layout layout_of(const AttentionPlan& plan, int64_t rows) {
-    return {sizes_of(plan, plan.decode[rows].query), rows};
-}
+Layout layout_of(const AttentionPlan& plan, int64_t rows) { return {plan.decode[rows].query_sizes, rows}; }
 
 void prepare_row(const AttentionPlan& plan, const jit::DecodeKernels& kernels, const float* row, size_t r,
                  const Layout& at, float* memory) {
@@ -76,12 +32,10 @@ void prepare_row(const AttentionPlan& plan, const jit::DecodeKernels& kernels, c
     float* const factors = memory + at.factors + r * at.sizes.factors;
     auto* const starts = reinterpret_cast<int32_t*>(memory + at.starts) + r * at.sizes.starts;
     auto* const bytes = reinterpret_cast<int8_t*>(query);
-    if (kernels.query_fours)
-        kernels.query_fours({row, bytes, starts, factors});
-    else if (of_token_bytes(plan, kernels.query))
-        query_to_token_bytes(token_form(plan, kernels.query), row, {bytes, starts, factors});
-    else if (const jit::FoursForm* fours = fours_of(plan, kernels.query))
-        query_to_fours(*fours, row, plan.spec.D, {bytes, starts, factors});
+    if (kernels.query_row)
+        kernels.query_row({row, bytes, starts, factors});
+    else if (const int digits = jit::query_bytes_of(kernels.query))
+        query_to_fours(plan.fours[digits - 1], row, plan.spec.D, {bytes, starts, factors});
     else if (kernels.query == jit::Products::words)
         *factors =
             query_to_words(kernels.query_order, plan.key_stride, row, reinterpret_cast<int16_t*>(query));
@@ -99,7 +53,8 @@ QueryRows prepare_query(const AttentionPlan& plan, const AttentionProblem& p, co
     const int64_t rows = item.row_end - item.row_begin;
     const Layout layout = layout_of(plan, rows);
     const float factor = query_factor(plan.spec);
-    float row[kMostHeadDim + 16] = {};  // padded to whole chunks, and more to be read
+    alignas(64) float row[kMostHeadDim + kBehind];
+    std::fill_n(row + plan.spec.D, kBehind, 0.f);
     for (int64_t r = 0; r < rows; ++r) {
         load_numbers(plan.spec.type, query_at(p, item, item.row_begin + r), plan.spec.D, row);
         for (int d = 0; d < plan.spec.D; ++d) row[d] *= factor;

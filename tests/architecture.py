@@ -25,7 +25,7 @@ ORDER = """
         jit/kernel_key jit/row_list jit/prefetch jit/scales \
         jit/token_prefetch jit/token_codes jit/token_keys jit/turned_keys \
         jit/token_qk_bytes|jit/token_qk_turns|jit/token_qk_groups jit/token_qk \
-        jit/qk* jit/query_fours jit/softmax* \
+        jit/qk* jit/query* jit/softmax* \
         jit/weights* jit/minima jit/pv* \
         jit/rotate jit/quantise|jit/append jit/pack* \
         jit/tile* jit/token* jit/merge jit/kernels*

@@ -10,6 +10,7 @@
 #include "jit/pv.h"
 #include "jit/qk.h"
 #include "jit/query_fours.h"
+#include "jit/query_tokens.h"
 #include "jit/scales.h"
 #include "jit/softmax.h"
 #include "jit/tile_bias.h"
@@ -176,12 +177,17 @@ TEST_F(Decode, TokenKernels) {
                         check(*target, key.name("token_place"),
                               [&](Bytes* bytes) { return jit::generate_token_place(key, side, bytes); });
                     }
-                    for (int rows : kRows)
-                        for (const jit::Products products :
-                             {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
-                            if (can_be({key.format, dim}, *target, products))
-                                check("token_qk", {target, key.format, dim, rows, products},
-                                      jit::generate_token_qk);
+                    for (const jit::Products products :
+                         {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes}) {
+                        RowKey bytes{target, key.format, dim, 0, products};
+                        if (!can_be({key.format, dim}, *target, products)) continue;
+                        check(jit::query_tokens_target(bytes), bytes.name("query_tokens"),
+                              [&](Bytes* code) { return jit::generate_query_tokens(bytes, code); });
+                        for (int rows : kRows) {
+                            bytes.rows = rows;
+                            check("token_qk", bytes, jit::generate_token_qk);
+                        }
+                    }
                     for (int rows : kRows) {
                         const RowKey bytes{target, key.format, dim, rows, jit::Products::bytes};
                         if (jit::has_value_bytes(bytes)) {

@@ -35,8 +35,8 @@ struct Fours {
         const Status made =
             make_decode_kernels(test_code_cache(), key, plain(key), {}, jit::Placement::adjacent, &kernels);
         EXPECT_TRUE(made.ok()) << made.message();
-        poisoned_call<jit::QueryFoursArgs>(
-            kernels.query_fours,
+        poisoned_call<jit::QueryArgs>(
+            kernels.query_row,
             {from.as<float>(), bytes.as<int8_t>(), starts.as<int32_t>(), factors.as<float>()}, Entry::nan);
     }
     static jit::RowKey plain(jit::RowKey key) {

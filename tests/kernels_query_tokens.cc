@@ -1,14 +1,14 @@
-// The function that rounds a query row to the bytes or digits of QK of keys in blocks of tokens: against
-// those made in another way, with arrays of exactly the documented length against guard pages.
+// The kernel that rounds a query row to the bytes or digits of QK of keys in blocks of tokens: against those
+// made in another way, with arrays of exactly the documented length against guard pages and poisoned
+// registers.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 
+#include "jit/kernels.h"
 #include "jit/token_qk_bytes.h"
-#include "src/attend.h"
-#include "src/target.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/rounded_query.h"
 #include "tests/support/run.h"
@@ -22,8 +22,15 @@ struct TokenQuery {
         starts = array(size_t(form.starts()), 0x77777777, flush);
         factors = array(size_t(form.factors()), 7.f, flush);
         const GuardedBuffer from = GuardedBuffer::of(row, flush);
-        query_to_token_bytes(form, from.as<float>(),
-                             {bytes.as<int8_t>(), starts.as<int32_t>(), factors.as<float>()});
+        jit::RowKey values = key;
+        values.products = jit::Products::floats;
+        jit::DecodeKernels kernels;
+        const Status made =
+            make_decode_kernels(test_code_cache(), key, values, {}, jit::Placement::adjacent, &kernels);
+        EXPECT_TRUE(made.ok()) << made.message();
+        poisoned_call<jit::QueryArgs>(
+            kernels.query_row,
+            {from.as<float>(), bytes.as<int8_t>(), starts.as<int32_t>(), factors.as<float>()}, Entry::nan);
     }
 
     // Of four elements from 4 * dword on, in the order of the bytes: number `i`, and its factor's word.
@@ -88,16 +95,13 @@ struct TokenQuery {
     GuardedBuffer bytes, starts, factors;
 };
 
-// Of all targets: it is no generated code.
 std::vector<jit::RowKey> keys_of_tokens() {
     std::vector<jit::RowKey> keys;
-    int count = 0;
-    const Target* const table = target_table(&count);
-    for (const Target* target = table; target < table + count; ++target)
+    for (const Target* target : jit_targets())
         for (const RowShape& shape : token_shapes())
             for (const jit::Products products :
                  {jit::Products::bytes, jit::Products::two_bytes, jit::Products::three_bytes})
-                if (target->jit() && can_be(shape, *target, products))
+                if (can_be(shape, *target, products))
                     keys.push_back({target, shape.format, shape.dim, 1, products});
     return keys;
 }

@@ -15,7 +15,7 @@ public:
             text_ += (text_.empty() ? "" : " ") + kernel.code().name;
     }
     void add(const jit::DecodeKernels& k, bool side_by_side) {
-        add(k.query_fours);
+        add(k.query_row);
         add(k.listed, k);
         if (side_by_side) add(k.side_by_side, k);
     }
