@@ -398,4 +398,11 @@ struct MergeArgs {               // out = sum over states of weight * state, in 
     float* output;  // [Dv], written
 };
 
+struct FinishArgs {     // output = sums * factor
+    const float* sums;  // [V], beyond the row's elements anything that is finite
+    void* output;       // [Dv], written
+    float* poison;      // written: 0, or NaN where NaN or Inf is in the output before it is rounded
+    float factor;
+};
+
 }  // namespace quire::jit

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "jit/append.h"
+#include "jit/finish.h"
 #include "jit/kernels_make.h"
 #include "jit/merge.h"
 #include "jit/pack.h"
@@ -251,6 +252,13 @@ Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel
     const std::string name = "merge_d" + std::to_string(dim) + "_" + target.name;
     return make(
         cache, name, [&](auto* code) { return generate_merge(target, dim, code); }, kernel);
+}
+
+Status make_finish_kernel(CodeCache& cache, const Target& target, quire_type type, int dim,
+                          Kernel<FinishArgs>* kernel) {
+    const std::string name = "finish_d" + std::to_string(dim) + "_" + type_name(type) + "_" + target.name;
+    return make(
+        cache, name, [&](auto* code) { return generate_finish(target, type, dim, code); }, kernel);
 }
 
 }  // namespace quire::jit

@@ -123,5 +123,8 @@ Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type typ
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel);
 // dim: floats, a multiple of the target's lanes.
 Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel);
+// dim: numbers of `type`.
+Status make_finish_kernel(CodeCache& cache, const Target& target, quire_type type, int dim,
+                          Kernel<FinishArgs>* kernel);
 
 }  // namespace quire::jit

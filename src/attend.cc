@@ -168,7 +168,7 @@ void write_rows(const AttentionPlan& plan, const AttentionProblem& p, const Item
     for (int64_t row = item.row_begin; row < item.row_end; ++row, output += plan.value_stride) {
         const int64_t r = row - item.row_begin;
         if (item.parts == 1) {
-            finish_row(p, item, row, max[r], sum[r], output);
+            finish_row(plan, p, item, row, max[r], sum[r], output);
             continue;
         }
         const size_t state = size_t(item.state + r * item.parts);

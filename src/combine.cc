@@ -39,28 +39,12 @@ void finish_special(const AttentionProblem& p, const Item& item, int64_t row) {
     portable::attend_row(p, item.b, row / group, item.kv_head * group + int(row % group));
 }
 
-void finish_row(const AttentionProblem& p, const Item& item, int64_t row, float max, float sum,
-                const float* output) {
+void finish_row(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, int64_t row,
+                float max, float sum, const float* output) {
     const float scale = finish_scale(p, item, row, max, sum);
-    char* out = output_at(p, item, row);
-    bool special = std::isnan(scale);  // Inf or NaN somewhere
-    const int Dv = p.spec->Dv;
-    if (p.spec->type == QUIRE_F32) {
-        UnalignedFloat* to = reinterpret_cast<UnalignedFloat*>(out);
-        uint32_t any = 0;  // Inf or NaN: all exponent bits set. Integers, so that the loop has no chain.
-        for (int d = 0; d < Dv; ++d) {
-            to[d] = output[d] * scale;
-            any |= uint32_t((float_bits(to[d]) & 0x7f800000) == 0x7f800000);
-        }
-        special = special || any;
-    } else {
-        for (int d = 0; d < Dv; ++d) {
-            const float value = output[d] * scale;
-            special = special || !std::isfinite(value);
-            store_number(p.spec->type, out, d, value);
-        }
-    }
-    if (special) finish_special(p, item, row);
+    float poison = 0;
+    plan.finish({output, output_at(p, item, row), &poison, scale});
+    if (std::isnan(poison)) finish_special(p, item, row);
 }
 
 void merge_item(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item,
@@ -85,7 +69,7 @@ void merge_item(const AttentionPlan& plan, const AttentionProblem& problem, cons
             weights[0] = 1;
             count = 1;
         }
-        finish_row(problem, item, row, top, total, merged);
+        finish_row(plan, problem, item, row, top, total, merged);
     }
 }
 

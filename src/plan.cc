@@ -102,7 +102,8 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     }
     QUIRE_TRY(make_token_rows(cache, keys, Side::key, &plan->pack.key_rows));
     QUIRE_TRY(make_token_rows(cache, values, Side::value, &plan->pack.value_rows));
-    return make_merge_kernel(cache, *plan->target, plan->value_stride, &plan->merge);
+    QUIRE_TRY(make_merge_kernel(cache, *plan->target, plan->value_stride, &plan->merge));
+    return make_finish_kernel(cache, *plan->target, spec.type, spec.Dv, &plan->finish);
 }
 
 // Minima have as much room as scales, also where integer products take them apart.

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "jit/emitter.h"
+#include "jit/finish.h"
 #include "jit/kernels.h"
 #include "jit/merge.h"
 #include "jit/pack.h"
@@ -258,6 +259,10 @@ TEST_F(Decode, SoftmaxBiasAndMerge) {
                       [&](Bytes* bytes) { return jit::generate_tile_columns(*target, type, dim, bytes); });
             }
         }
+        for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
+            for (int dim : kDims)
+                check(*target, std::string("finish ") + type_name(type),
+                      [&](Bytes* bytes) { return jit::generate_finish(*target, type, dim, bytes); });
         for (int vecs : {1, 7, 8, 9, 64})
             check(*target, "merge",
                   [&](Bytes* bytes) { return jit::generate_merge(*target, vecs * target->lanes(), bytes); });

@@ -93,6 +93,38 @@ TEST(KernelsRows, QuickMerge) {
             }
 }
 
+// A row times its factor, rounded, and nothing behind it; numbers that are none, or too large, are seen.
+TEST(KernelsRows, QuickFinish) {
+    Random random(83);
+    for (const Target* target : jit_targets())
+        for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
+            for (const int dim : {1, 8, 40, 63, 64, 65, 200}) {
+                jit::Kernel<jit::FinishArgs> kernel;
+                ASSERT_TRUE(make_finish_kernel(test_code_cache(), *target, type, dim, &kernel).ok());
+                const int padded = (dim + target->lanes() - 1) / target->lanes() * target->lanes();
+                for (const float special : {0.f, NAN, INFINITY, -INFINITY})
+                    for (const int at : {0, dim / 2, dim - 1}) {
+                        const float factor = random.normal();
+                        const GuardedBuffer sums = array(size_t(padded), 1.f, Flush::end),
+                                            poison = array(1, 7.f, Flush::end),
+                                            output(size_t(dim * type_bits(type) / 8));
+                        for (int d = 0; d < dim; ++d) sums.as<float>()[d] = random.normal();
+                        if (special != 0) sums.as<float>()[at] = special;
+                        poisoned_call<jit::FinishArgs>(
+                            kernel, {sums.as<float>(), output.data(), poison.as<float>(), factor},
+                            Entry::nan);
+                        EXPECT_EQ(std::isnan(*poison.as<float>()), special != 0) << kernel.code().name;
+                        for (int d = 0; d < dim; ++d) {
+                            const float wanted = round_to(type, sums.as<float>()[d] * factor);
+                            const float got = load_number(type, output.data(), d);
+                            ASSERT_TRUE(got == wanted || (std::isnan(got) && std::isnan(wanted)))
+                                << kernel.code().name << " element " << d << ": " << got << ", wanted "
+                                << wanted;
+                        }
+                    }
+            }
+}
+
 // ---- the trampoline ----
 
 struct Rude : Xbyak::CodeGenerator {

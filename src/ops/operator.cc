@@ -35,6 +35,7 @@ std::string kernels_of(const AttentionPlan& plan) {
     names.add(plan.few_panel, false);
     for (const jit::TileKernels& k : plan.few) names.add(k);
     names.add(plan.merge);
+    names.add(plan.finish);
     return line("attention", names);
 }
 
