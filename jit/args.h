@@ -398,10 +398,10 @@ struct MergeArgs {               // out = sum over states of weight * state, in 
     float* output;  // [Dv], written
 };
 
-struct FinishArgs {     // output = sums * factor
-    const float* sums;  // [V], beyond the row's elements anything that is finite
-    void* output;       // [Dv], written
-    float* poison;      // written: 0, or NaN where NaN or Inf is in the output before it is rounded
+struct ScaleRowArgs {  // to = from * factor
+    const void* from;  // [dim]
+    void* to;          // [dim], written
+    float* poison;     // written: 0, or NaN where NaN or Inf is in the products, before they are rounded
     float factor;
 };
 

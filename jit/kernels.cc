@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "jit/append.h"
-#include "jit/finish.h"
 #include "jit/kernels_make.h"
 #include "jit/merge.h"
 #include "jit/pack.h"
@@ -254,11 +253,9 @@ Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel
         cache, name, [&](auto* code) { return generate_merge(target, dim, code); }, kernel);
 }
 
-Status make_finish_kernel(CodeCache& cache, const Target& target, quire_type type, int dim,
-                          Kernel<FinishArgs>* kernel) {
-    const std::string name = "finish_d" + std::to_string(dim) + "_" + type_name(type) + "_" + target.name;
+Status make_scale_row_kernel(CodeCache& cache, const ScaleRowKey& key, Kernel<ScaleRowArgs>* kernel) {
     return make(
-        cache, name, [&](auto* code) { return generate_finish(target, type, dim, code); }, kernel);
+        cache, key.name(), [&](auto* code) { return generate_scale_row(key, code); }, kernel);
 }
 
 }  // namespace quire::jit

@@ -7,6 +7,7 @@
 #include "jit/args.h"
 #include "jit/code_cache.h"
 #include "jit/kernel_key.h"
+#include "jit/scale_row.h"
 
 namespace quire::jit {
 
@@ -123,8 +124,6 @@ Status make_read_kernels(CodeCache& cache, RowKey row, Side side, quire_type typ
 Status make_append_kernel(CodeCache& cache, const AppendKey& key, Kernel<AppendArgs>* kernel);
 // dim: floats, a multiple of the target's lanes.
 Status make_merge_kernel(CodeCache& cache, const Target& target, int dim, Kernel<MergeArgs>* kernel);
-// dim: numbers of `type`.
-Status make_finish_kernel(CodeCache& cache, const Target& target, quire_type type, int dim,
-                          Kernel<FinishArgs>* kernel);
+Status make_scale_row_kernel(CodeCache& cache, const ScaleRowKey& key, Kernel<ScaleRowArgs>* kernel);
 
 }  // namespace quire::jit

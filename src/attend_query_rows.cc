@@ -53,11 +53,11 @@ QueryRows prepare_query(const AttentionPlan& plan, const AttentionProblem& p, co
     const int64_t rows = item.row_end - item.row_begin;
     const Layout layout = layout_of(plan, rows);
     const float factor = query_factor(plan.spec);
+    float poison;  // seen again in what rows are rounded by
     alignas(64) float row[kMostHeadDim + kBehind];
     std::fill_n(row + plan.spec.D, kBehind, 0.f);
     for (int64_t r = 0; r < rows; ++r) {
-        load_numbers(plan.spec.type, query_at(p, item, item.row_begin + r), plan.spec.D, row);
-        for (int d = 0; d < plan.spec.D; ++d) row[d] *= factor;
+        plan.query_numbers({query_at(p, item, item.row_begin + r), row, &poison, factor});
         prepare_row(plan, plan.decode[rows], row, size_t(r), layout, memory);
     }
     return layout.rows(memory);

@@ -43,7 +43,7 @@ void finish_row(const AttentionPlan& plan, const AttentionProblem& p, const Item
                 float max, float sum, const float* output) {
     const float scale = finish_scale(p, item, row, max, sum);
     float poison = 0;
-    plan.finish({output, output_at(p, item, row), &poison, scale});
+    plan.output_numbers({output, output_at(p, item, row), &poison, scale});
     if (std::isnan(poison)) finish_special(p, item, row);
 }
 

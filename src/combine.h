@@ -15,7 +15,7 @@ struct States {
     }
 };
 
-// Writes output and lse of query row `row` of the item's sequence and kv head. `output`: [V]. A
+// Writes output and lse of query row `row` of the item's sequence and kv head. `output`: [Dv]. A
 // result with NaN or Inf is computed again by `portable`, which leaves out hidden keys altogether (0 * NaN of
 // a hidden value must not reach the row) and in whose double precision sums of finite values do not overflow.
 void finish_row(const AttentionPlan& plan, const AttentionProblem& problem, const Item& item, int64_t row,

@@ -103,7 +103,9 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
     QUIRE_TRY(make_token_rows(cache, keys, Side::key, &plan->pack.key_rows));
     QUIRE_TRY(make_token_rows(cache, values, Side::value, &plan->pack.value_rows));
     QUIRE_TRY(make_merge_kernel(cache, *plan->target, plan->value_stride, &plan->merge));
-    return make_finish_kernel(cache, *plan->target, spec.type, spec.Dv, &plan->finish);
+    QUIRE_TRY(
+        make_scale_row_kernel(cache, {plan->target, spec.type, QUIRE_F32, spec.D}, &plan->query_numbers));
+    return make_scale_row_kernel(cache, {plan->target, QUIRE_F32, spec.type, spec.Dv}, &plan->output_numbers);
 }
 
 // Minima have as much room as scales, also where integer products take them apart.

@@ -43,7 +43,7 @@ struct AttentionPlan {
     jit::BiasKernels mask_rows;
     jit::PackKernels pack, few_pack;
     jit::Kernel<jit::MergeArgs> merge;
-    jit::Kernel<jit::FinishArgs> finish;
+    jit::Kernel<jit::ScaleRowArgs> query_numbers, output_numbers;  // of a row: its type to f32, and back
 
     int panel_rows() const { return panel_vecs * target->lanes(); }
     // Whether so many query rows are in one vector of the lanes (most_few_rows).

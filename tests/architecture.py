@@ -28,7 +28,7 @@ ORDER = """
         jit/qk* jit/query* jit/softmax* \
         jit/weights* jit/minima jit/pv* \
         jit/rotate jit/quantise|jit/append jit/pack* \
-        jit/tile* jit/token* jit/merge jit/finish jit/kernels*
+        jit/tile* jit/token* jit/merge jit/scale_row jit/kernels*
     src/tensors src/cache_view src/problem* src/portable src/select src/precision* src/plan src/schedule \
         src/combine src/transpose src/cache_memory src/attend*|src/token_rows src/append* src/copy src/read \
         src/dense src/project src/cost src/diagnostics src/ordered src/arena src/execute|src/context

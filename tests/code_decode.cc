@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "jit/emitter.h"
-#include "jit/finish.h"
 #include "jit/kernels.h"
 #include "jit/merge.h"
 #include "jit/pack.h"
@@ -12,6 +11,7 @@
 #include "jit/qk.h"
 #include "jit/query_fours.h"
 #include "jit/query_tokens.h"
+#include "jit/scale_row.h"
 #include "jit/scales.h"
 #include "jit/softmax.h"
 #include "jit/tile_bias.h"
@@ -261,8 +261,10 @@ TEST_F(Decode, SoftmaxBiasAndMerge) {
         }
         for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
             for (int dim : kDims)
-                check(*target, std::string("finish ") + type_name(type),
-                      [&](Bytes* bytes) { return jit::generate_finish(*target, type, dim, bytes); });
+                for (const jit::ScaleRowKey& key : {jit::ScaleRowKey{target, type, QUIRE_F32, dim},
+                                                    jit::ScaleRowKey{target, QUIRE_F32, type, dim}})
+                    check(*target, key.name(),
+                          [&](Bytes* bytes) { return jit::generate_scale_row(key, bytes); });
         for (int vecs : {1, 7, 8, 9, 64})
             check(*target, "merge",
                   [&](Bytes* bytes) { return jit::generate_merge(*target, vecs * target->lanes(), bytes); });

@@ -94,35 +94,36 @@ TEST(KernelsRows, QuickMerge) {
 }
 
 // A row times its factor, rounded, and nothing behind it; numbers that are none, or too large, are seen.
-TEST(KernelsRows, QuickFinish) {
+void check_scaled_row(const jit::ScaleRowKey& key, float special, int at, Random* random) {
+    SCOPED_TRACE(key.name());
+    jit::Kernel<jit::ScaleRowArgs> kernel;
+    ASSERT_TRUE(make_scale_row_kernel(test_code_cache(), key, &kernel).ok());
+    const float factor = random->normal();
+    const GuardedBuffer from(size_t(key.dim * type_bits(key.from) / 8)),
+        to(size_t(key.dim * type_bits(key.to) / 8)), poison = array(1, 7.f, Flush::end);
+    for (int d = 0; d < key.dim; ++d)
+        store_number(key.from, from.data(), d, special != 0 && d == at ? special : random->normal());
+    poisoned_call<jit::ScaleRowArgs>(kernel, {from.data(), to.data(), poison.as<float>(), factor},
+                                     Entry::nan);
+    EXPECT_EQ(std::isnan(*poison.as<float>()), special != 0);
+    for (int d = 0; d < key.dim; ++d) {
+        const float wanted = round_to(key.to, load_number(key.from, from.data(), d) * factor);
+        const float got = load_number(key.to, to.data(), d);
+        ASSERT_TRUE(got == wanted || (std::isnan(got) && std::isnan(wanted)))
+            << "element " << d << ": " << got << ", wanted " << wanted;
+    }
+}
+
+TEST(KernelsRows, QuickScaleRow) {
     Random random(83);
     for (const Target* target : jit_targets())
         for (const quire_type type : {QUIRE_F32, QUIRE_F16, QUIRE_BF16})
-            for (const int dim : {1, 8, 40, 63, 64, 65, 200}) {
-                jit::Kernel<jit::FinishArgs> kernel;
-                ASSERT_TRUE(make_finish_kernel(test_code_cache(), *target, type, dim, &kernel).ok());
-                const int padded = (dim + target->lanes() - 1) / target->lanes() * target->lanes();
+            for (const int dim : {1, 8, 40, 63, 64, 65, 200})
                 for (const float special : {0.f, NAN, INFINITY, -INFINITY})
                     for (const int at : {0, dim / 2, dim - 1}) {
-                        const float factor = random.normal();
-                        const GuardedBuffer sums = array(size_t(padded), 1.f, Flush::end),
-                                            poison = array(1, 7.f, Flush::end),
-                                            output(size_t(dim * type_bits(type) / 8));
-                        for (int d = 0; d < dim; ++d) sums.as<float>()[d] = random.normal();
-                        if (special != 0) sums.as<float>()[at] = special;
-                        poisoned_call<jit::FinishArgs>(
-                            kernel, {sums.as<float>(), output.data(), poison.as<float>(), factor},
-                            Entry::nan);
-                        EXPECT_EQ(std::isnan(*poison.as<float>()), special != 0) << kernel.code().name;
-                        for (int d = 0; d < dim; ++d) {
-                            const float wanted = round_to(type, sums.as<float>()[d] * factor);
-                            const float got = load_number(type, output.data(), d);
-                            ASSERT_TRUE(got == wanted || (std::isnan(got) && std::isnan(wanted)))
-                                << kernel.code().name << " element " << d << ": " << got << ", wanted "
-                                << wanted;
-                        }
+                        check_scaled_row({target, type, QUIRE_F32, dim}, special, at, &random);
+                        check_scaled_row({target, QUIRE_F32, type, dim}, special, at, &random);
                     }
-            }
 }
 
 // ---- the trampoline ----

@@ -26,6 +26,7 @@ std::string line(const char* what, const KernelNames& names) {
 
 std::string kernels_of(const AttentionPlan& plan) {
     KernelNames names;
+    names.add(plan.query_numbers);
     for (const jit::DecodeKernels& k : plan.decode) names.add(k, true);
     names.add(plan.pack);
     names.add(plan.panel);
@@ -35,7 +36,7 @@ std::string kernels_of(const AttentionPlan& plan) {
     names.add(plan.few_panel, false);
     for (const jit::TileKernels& k : plan.few) names.add(k);
     names.add(plan.merge);
-    names.add(plan.finish);
+    names.add(plan.output_numbers);
     return line("attention", names);
 }
 

@@ -87,9 +87,10 @@ std::string problem_text(const ReadProblem& p) {
 // With a map of the mask a block takes either set of kernels.
 void add_decode_kernels(const AttentionPlan& plan, const AttentionProblem& p, int64_t rows,
                         KernelNames* names) {
+    names->add(plan.query_numbers);
     if (p.num_terms) names->add(plan.decode_bias[rows], p.cache.adjacent);
     if (!p.num_terms || p.mask_map) names->add(plan.decode[rows], p.cache.adjacent);
-    names->add(plan.finish);
+    names->add(plan.output_numbers);
 }
 
 // Of what attend_rows and attend_tiles take for this call; with a mask, a panel takes either softmax. Rows of
@@ -114,7 +115,7 @@ void add_kernels(const AttentionPlan& plan, const AttentionProblem& p, KernelNam
             if (bias ? !with_bias : with_bias && !p.mask_map) continue;
             if (few) {
                 names->add(bias ? plan.few_bias[rows] : plan.few[rows]);
-                names->add(plan.finish);
+                names->add(plan.output_numbers);
                 continue;
             }
             const jit::TileKernels* const tile = bias ? plan.tile_bias : plan.tile;
@@ -130,7 +131,7 @@ std::string kernels_text(const Run& run) {
     if (const ReadPlan* plan = run.read_plan()) names.add(*plan);
     if (const AttentionPlan* plan = run.attention_plan(); plan != nullptr && plan->target->jit()) {
         add_kernels(*plan, run.attention, &names);
-        if (run.merges() > 0) names.add(plan->merge), names.add(plan->finish);
+        if (run.merges() > 0) names.add(plan->merge), names.add(plan->output_numbers);
     }
     return names.text();
 }
