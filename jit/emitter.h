@@ -97,8 +97,14 @@ public:
     // ---- f32 lanes: the first n count, the others read as 0 and are not written ----
     void load_f32(const Vec& v, const RegExp& at, int n);
     void store_f32(const RegExp& at, const Vec& v, int n);
-    // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on.
+    // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on. Behind
+    // hold_upper_half() where each half has one: two loads of 4 bytes, where one of 64 that ends in another
+    // line takes two cycles, and an order from memory one more.
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
+    // Whether each half has one number, and another; whether load_lanes takes an order, which hold_lanes can
+    // keep.
+    bool is_halves(const std::vector<int>& index) const;
+    bool permutes(const std::vector<int>& index) const;
     // On targets with 512 bits: lane i = float16 number index[i] of `count` at `at`, which are whole vectors
     // of 16 or 32, or two of these.
     void load_half_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index, int count);
@@ -380,6 +386,7 @@ private:
     Vec of_kind(int index) const;
     Vec take(const Vec& r, const std::string& name);
 
+    bool holds_upper_half_ = false;
     std::vector<std::string> vec_names_, gpr_names_;
     std::map<std::vector<uint32_t>, Label> pool_;
     std::map<std::vector<uint32_t>, Vec> held_;

@@ -61,6 +61,7 @@ void Emitter::broadcast_halves(const Vec& v, const RegExp& low, const RegExp& hi
 }
 
 void Emitter::hold_upper_half() {
+    holds_upper_half_ = true;
     if (!is_512()) return;
     mov(eax, 0xff00);
     kmovw(kUpperHalf, eax);

@@ -115,14 +115,26 @@ void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>&
     for (int i : index) order.push_back(uint32_t(i - low));
     const bool rises = std::adjacent_find(order.begin(), order.end(), std::greater_equal<>()) == order.end();
     if (rises && count == lanes()) return vmovups(v, ptr[at + low * 4]);  // each in its place
+    if (is_halves(index) && holds_upper_half_)
+        return broadcast_halves(v, at + low * 4, at + index.back() * 4, false);
     if (is_512() || count > 2) return load_permuted(v, at + low * 4, order);
     const Xbyak::Ymm y(v.getIdx());  // vpermps of memory takes two cycles on Zen 3, this one
     vpbroadcastq(y, ptr[at + low * 4]);
     vpermilps(y, y, constant(order));
 }
 
+bool Emitter::is_halves(const std::vector<int>& index) const {
+    const auto middle = index.begin() + lanes() / 2;
+    return index.front() != index.back() && std::count(index.begin(), middle, index.front()) == lanes() / 2 &&
+           std::count(middle, index.end(), index.back()) == lanes() / 2;
+}
+
+bool Emitter::permutes(const std::vector<int>& index) const {
+    return is_512() && index.front() != index.back() && !(is_halves(index) && holds_upper_half_);
+}
+
 void Emitter::hold_lanes(const std::vector<int>& index, int spare) {
-    if (!is_512() || index.front() == index.back()) return;
+    if (!permutes(index)) return;
     std::vector<uint32_t> order;
     for (int i : index) order.push_back(uint32_t(i - index.front()));
     hold(order, spare);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "jit/pv_bytes.h"
 #include "jit/pv_fours.h"
@@ -162,12 +163,29 @@ public:
 
 private:
     int widest(int rows) const override {
-        const int most = std::min(most_width(), (num_vecs() - 2) / (rows + 1));
-        return most / step() * step();
+        int most = std::min(most_width(), (num_vecs() - 2) / (rows + 1)) / step() * step();
+        while (most > step() && !holds(rows, most)) most -= step();
+        return most;
+    }
+    // Whether registers are left for the orders of weights: each loaded anew, they cost more than a pass.
+    bool holds(int rows, int width) const {
+        std::set<std::vector<int>> orders;
+        for (int w = 0; w < width; ++w) {
+            std::vector<int> groups = loader_->value_groups(w);
+            if (!permutes(groups)) continue;
+            for (int& group : groups) group -= loader_->value_groups(w).front();
+            orders.insert(groups);
+        }
+        return orders.empty() || (rows + 1) * width + kMostTemps + int(orders.size()) <= num_vecs();
     }
     int step() const override { return 2; }
     int pair_bytes() const { return key_.weight_stride() * 4; }
     int turn_bytes() const override { return kUnroll / 2 * pair_bytes(); }
+
+    void emit_start() override {
+        for (int vec = 0; vec < key_.vecs(); ++vec)
+            if (is_halves(loader_->value_groups(vec))) return hold_upper_half();
+    }
 
     void emit_begin(const std::vector<Vec>& acc, const Pass& pass) override {
         for (const Vec& v : acc) zero(v);

@@ -7,6 +7,7 @@ namespace quire::jit {
 
 void PvPasses::generate() {
     begin();
+    emit_start();
     mov(output_, ptr[args() + offsetof(PvArgs, output)]);
     mov(rescale_, ptr[args() + offsetof(PvArgs, rescale)]);
     const int rows = rows_a_pass();

@@ -47,6 +47,7 @@ protected:
     virtual int turn_bytes() const = 0;     // of the weights
     // Whether emit_turn itself asks for lines, by emit_asks: many at once are dropped.
     virtual bool asks_within() const { return false; }
+    virtual void emit_start() {}  // once
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_turn(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;
