@@ -105,9 +105,15 @@ public:
     // keep.
     bool is_halves(const std::vector<int>& index) const;
     bool permutes(const std::vector<int>& index) const;
-    // On targets with 512 bits: lane i = float16 number index[i] of `count` at `at`, which are whole vectors
-    // of 16 or 32, or two of these.
+    // On targets with 512 bits, as the next two: word i = word index[i] of `count` at `at`, at most 64; reads
+    // exactly these.
+    void load_words_in_order(const Vec& v, const RegExp& at, const std::vector<int>& index, int count);
+    // The same of lanes, as float16 numbers.
     void load_half_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index, int count);
+    // Lists of n float16 numbers, one behind the other, each in `each` lanes, the last of which repeat its
+    // last number: the order of so many numbers, and the lists of a vector.
+    static std::vector<int> in_lists(int numbers, int each, int n);
+    void load_half_lists(const Vec& v, const RegExp& at, int n, int each);
     // lane i = lane order[i] of v.
     void permute(const Vec& v, const std::vector<uint32_t>& order);
     // Keeps what load_lanes needs for an index like this, on targets with 512 bits, or what

@@ -48,22 +48,40 @@ void Emitter::permute(const Vec& v, const std::vector<uint32_t>& order) {
              : vpermps(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm((*index).getIdx()), Xbyak::Ymm(v.getIdx()));
 }
 
-void Emitter::load_half_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index, int count) {
+void Emitter::load_words_in_order(const Vec& v, const RegExp& at, const std::vector<int>& index, int count) {
     const Xbyak::Zmm wide(v.getIdx());
     const Xbyak::Ymm half(v.getIdx());
     std::vector<uint32_t> words(size_t(lanes()), 0);
     for (size_t i = 0; i < index.size(); ++i) words[i / 2] |= uint32_t(index[i]) << (i % 2 * 16);
     vmovups(v, constant(words));
-    if (count == 16) {
-        vpermw(half, half, ptr[at]);
-    } else if (count == 32) {
-        vpermw(wide, wide, ptr[at]);
-    } else {
-        Temp first(*this, "first half");
-        vmovups(first, ptr[at]);
-        vpermi2w(wide, Xbyak::Zmm((*first).getIdx()), ptr[at + 64]);
+    if (count == 16) return vpermw(half, half, ptr[at]);
+    if (count == 32) return vpermw(wide, wide, ptr[at]);
+    Temp numbers(*this, "words"), others(*this, "words behind them");
+    const Xbyak::Zmm first((*numbers).getIdx()), last((*others).getIdx());
+    const int left = count % 32;
+    if (left > 0) {
+        set_mask(k1, left);
+        vmovdqu16((count > 32 ? last : first) | k1 | T_z, ptr[at + count / 32 * 64]);
     }
-    vcvtph2ps(v, half);
+    if (count < 32) return vpermw(wide, wide, first);
+    vmovups(first, ptr[at]);
+    left > 0 ? vpermi2w(wide, first, last) : vpermi2w(wide, first, ptr[at + 64]);
+}
+
+void Emitter::load_half_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index, int count) {
+    load_words_in_order(v, at, index, count);
+    vcvtph2ps(v, Xbyak::Ymm(v.getIdx()));
+}
+
+std::vector<int> Emitter::in_lists(int numbers, int each, int n) {
+    std::vector<int> index;
+    for (int i = 0; i < numbers; ++i) index.push_back(i / each * n + std::min(i % each, n - 1));
+    return index;
+}
+
+void Emitter::load_half_lists(const Vec& v, const RegExp& at, int n, int each) {
+    if (n == each) return load_number(QUIRE_F16, v, at, lanes());
+    load_half_lanes(v, at, in_lists(lanes(), each, n), lanes() / each * n);
 }
 
 void Emitter::load_twice(const Vec& v, const RegExp& at, int n) {

@@ -72,11 +72,10 @@ struct RowKey {
     bool one_scale() const { return groups() == 1 && numbers() == 1; }
     // Floats from one row's f32 scales to the next: rows of few share a vector, whole ones.
     int scales_stride() const { return shared_lanes(groups() * numbers()); }
-    // Whether scales of adjacent rows are float16 numbers that fill vectors of 512 bits as they lie.
+    // Whether scales of adjacent rows are lists of float16 numbers that vectors of 512 bits hold four of.
     bool has_lists_of_scales() const {
-        const int n = groups();
         return placement == Placement::adjacent && target->vector_bits == 512 && !block_info(format.type) &&
-               format.scale_type == QUIRE_F16 && (n == 2 || n == 4 || n == 8 || n == 16);
+               format.scale_type == QUIRE_F16 && groups() > 1 && groups() <= 16;
     }
     // Floats from the scales of a block of keys to their minima.
     int minima_at() const { return (kBlock + kScalesAhead) * scales_stride(); }

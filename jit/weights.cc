@@ -100,7 +100,7 @@ private:
         for (const Vec& v : tops) zero(v);
         for_each_vector_of_keys(0, 2 * int(tops.size()), [&] {
             for (size_t i = 0; i < tops.size(); ++i) {
-                bit_and(magnitude, mask, ptr[scales_ + 2 * int(i) * scales_bytes()]);
+                load_magnitudes(magnitude, mask, scales_ + 2 * int(i) * scales_bytes());
                 vpmaxsw(tops[i], tops[i], magnitude);
             }
         });
@@ -110,6 +110,12 @@ private:
         halves_to_floats(top);
         vpmaxsd(top, top, splat(kLeastTop));
         free(tops);
+    }
+    void load_magnitudes(const Vec& v, const Vec& mask, const RegExp& at) {
+        const int each = key_.weight_lanes(), n = key_.groups();
+        if (n == each) return bit_and(v, mask, ptr[at]);
+        load_words_in_order(v, at, in_lists(2 * lanes(), each, n), 2 * at_a_time() * n);
+        bit_and(v, v, mask);
     }
     void emit_top_of_numbers(const Vec& top, const Vec& magnitude, int g) {
         Temp mask(*this, "mask");
@@ -129,7 +135,7 @@ private:
 
     void load_related(const Vec& v, const Vec& inverse, const RegExp& at) {
         if (!reads_) return vmulps(v, inverse, ptr[at]);
-        load_number(QUIRE_F16, v, at, lanes());
+        load_half_lists(v, at, key_.groups(), key_.weight_lanes());
         vmulps(v, v, inverse);
     }
 

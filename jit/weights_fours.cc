@@ -67,7 +67,9 @@ private:
         for_each_keys([&] {
             const std::vector<Vec> v = vecs("scales", key_.scales_stride());
             for (int i = 0; i < int(v.size()); ++i)
-                reads ? load_number(QUIRE_F16, v[size_t(i)], stored + i * vec_bytes() / 2, lanes())
+                reads ? load_half_lists(v[size_t(i)],
+                                        stored + i * lanes() / key_.scales_stride() * key_.scale_bytes(),
+                                        key_.groups(), key_.scales_stride())
                       : vmovups(v[size_t(i)], ptr[scales_ + i * vec_bytes()]);
             if (reads) add(stored, lanes() * key_.scale_bytes());
             const std::vector<Vec> of_groups = separated(v);

@@ -96,14 +96,16 @@ private:
         const int key_bytes = key_.scales_stride() * 4;
         for (int i = 0; i < vectors(); ++i) {
             if (form_.sets == 1) {
-                reads_ ? load_number(QUIRE_F16, v[size_t(i)], scales_ + i * vec_bytes() / 2, lanes())
+                reads_ ? load_half_lists(v[size_t(i)], scales_ + i * lanes() / stride() * key_.scale_bytes(),
+                                         key_.groups(), stride())
                        : vmovups(v[size_t(i)], ptr[scales_ + i * vec_bytes()]);
                 continue;
             }
             if (reads_) {
                 std::vector<int> index;  // of the scales of four keys
                 for (int lane = 0; lane < lanes(); ++lane)
-                    index.push_back(lane / kSet * key_.groups() + set * kSet + lane % kSet);
+                    index.push_back(lane / kSet * key_.groups() +
+                                    std::min(set * kSet + lane % kSet, key_.groups() - 1));
                 load_half_lanes(v[size_t(i)], scales_ + 4 * i * key_.scale_bytes(), index, 4 * key_.groups());
                 continue;
             }
