@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -23,36 +25,76 @@ size_t distance_from_guard() {
     return emulated ? 32 : 0;
 }
 
+size_t page_size() {
+    static const auto size = size_t(sysconf(_SC_PAGESIZE));
+    return size;
+}
+
+// Pages to read and write between two that are neither. Small ones are kept for the next buffers of their
+// size: most of the tests' time went into making them anew.
+class Mappings {
+public:
+    // The first page that is open; `open` bytes, a multiple of a page.
+    uint8_t* take(size_t open) {
+        {
+            const std::lock_guard lock(mutex_);
+            std::vector<uint8_t*>& free = free_[open];
+            if (!free.empty()) {
+                uint8_t* const pages = free.back();
+                free.pop_back();
+                return pages;
+            }
+        }
+        void* const mapping = mmap(nullptr, open + 2 * page_size(), PROT_NONE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (mapping == MAP_FAILED) throw std::bad_alloc();
+        uint8_t* const pages = static_cast<uint8_t*>(mapping) + page_size();
+        if (mprotect(pages, open, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+        return pages;
+    }
+    void give_back(uint8_t* pages, size_t open) {
+        constexpr size_t kKept = size_t(1) << 20, kMostOfSize = 256;
+        const std::lock_guard lock(mutex_);
+        std::vector<uint8_t*>& free = free_[open];
+        if (open <= kKept && free.size() < kMostOfSize)
+            free.push_back(pages);
+        else
+            munmap(pages - page_size(), open + 2 * page_size());
+    }
+    static Mappings& all() {
+        static Mappings* const mappings = new Mappings;  // buffers of other statics outlive it otherwise
+        return *mappings;
+    }
+
+private:
+    std::mutex mutex_;
+    std::map<size_t, std::vector<uint8_t*>> free_;
+};
+
 }  // namespace
 
 GuardedBuffer::GuardedBuffer(size_t bytes, Flush flush) : size_(bytes) {
-    const size_t page = size_t(sysconf(_SC_PAGESIZE)), distance = distance_from_guard();
+    const size_t page = page_size(), distance = distance_from_guard();
     open_ = (std::max<size_t>(bytes + distance, 1) + page - 1) / page * page;
-    mapped_ = open_ + 2 * page;
-    void* mapping = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapping == MAP_FAILED) throw std::bad_alloc();
-    mapping_ = static_cast<uint8_t*>(mapping);
-    pages_ = mapping_ + page;
-    protect(PROT_READ | PROT_WRITE);
+    pages_ = Mappings::all().take(open_);
     std::memset(pages_, kFillByte, open_);
     data_ = flush == Flush::end ? pages_ + open_ - distance - size_ : pages_ + distance;
 }
 
 GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&& other) noexcept {
-    std::swap(mapping_, other.mapping_);
     std::swap(pages_, other.pages_);
     std::swap(data_, other.data_);
-    std::swap(mapped_, other.mapped_);
     std::swap(open_, other.open_);
     std::swap(size_, other.size_);
+    std::swap(protected_, other.protected_);
     return *this;
 }
 
 GuardedBuffer::~GuardedBuffer() {
-    if (mapping_ == nullptr) return;
+    if (pages_ == nullptr) return;
     allow_access();
     EXPECT_TRUE(slack_intact()) << "bytes beside a buffer of " << size_ << " bytes were written";
-    munmap(mapping_, mapped_);
+    Mappings::all().give_back(pages_, open_);
 }
 
 void GuardedBuffer::fill(const void* pattern, size_t pattern_bytes) {
@@ -61,11 +103,18 @@ void GuardedBuffer::fill(const void* pattern, size_t pattern_bytes) {
 }
 
 bool GuardedBuffer::slack_intact() const {
-    const auto untouched = [](uint8_t byte) { return byte == kFillByte; };
-    return std::all_of(pages_, data_, untouched) && std::all_of(data_ + size_, pages_ + open_, untouched);
+    // A run of equal bytes is the same moved by one.
+    const auto untouched = [](const uint8_t* begin, const uint8_t* end) {
+        return begin == end ||
+               (*begin == kFillByte && std::memcmp(begin, begin + 1, size_t(end - begin - 1)) == 0);
+    };
+    return untouched(pages_, data_) && untouched(data_ + size_, pages_ + open_);
 }
 
 void GuardedBuffer::protect(int protection) {
+    const bool open = protection == (PROT_READ | PROT_WRITE);
+    if (open && !protected_) return;
+    protected_ = !open;
     if (mprotect(pages_, open_, protection) != 0) throw std::bad_alloc();
 }
 

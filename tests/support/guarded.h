@@ -58,8 +58,9 @@ public:
 private:
     void protect(int protection);
 
-    uint8_t *mapping_ = nullptr, *pages_ = nullptr, *data_ = nullptr;
-    size_t mapped_ = 0, open_ = 0, size_ = 0;  // bytes: mapped, between the guards, of data
+    uint8_t *pages_ = nullptr, *data_ = nullptr;
+    size_t open_ = 0, size_ = 0;  // bytes: between the guards, of data
+    bool protected_ = false;
 };
 
 }  // namespace quire::test
