@@ -31,7 +31,7 @@ constexpr int kKeyPadding = 16;
 constexpr int kRowsSoon = 16;
 
 // Keys behind the last one for whose scales there is room, of kernels that make them (makes_scales).
-constexpr int kScalesAhead = 8;
+constexpr int kScalesAhead = 16;
 
 // Vectors of dequantised values that the first pass over query rows may keep for the later ones: of a block,
 // as wide as a pass gets.

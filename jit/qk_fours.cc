@@ -23,7 +23,8 @@ namespace {
 //     (one pass: meanwhile those of the next chunk, or of the next turn, are loaded   follow_dots)
 //   scores[r] = sums of the lanes of a key (digits: * factors[r])                     store_scores
 //
-// F is 1 for a half chunk, the last one, whose sums are added to those of others as halves of a vector.
+// F is 1 for a half chunk behind others, to whose sums its own are added as halves of a vector. A row that is
+// one comes in fours of eight keys, two of them a turn.
 //
 // So a conversion and an FMA serve four dot products of four keys, and lanes are summed for four at a time.
 // Two digits: sum = 256 * that of the high ones + that of the low ones; 2^15 * 2^8 * 32 elements < 2^31.

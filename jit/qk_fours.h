@@ -30,6 +30,9 @@ struct FoursForm {
     bool small = false;       // its numbers are of four bits (has_small_numbers)
     bool has_minima = false;  // of groups, apart (ScalesArgs): times what the query's numbers add up to
     bool has_half = false;
+    // Rows that are a half chunk: a turn has twice as many, where registers are left for that. Of one digit
+    // listed ones lose by it.
+    bool twice = false;
     // Of one byte: a lane's dwords are of one group, and too many for one factor of the query.
     bool runs_share_scale = false;
     // The same of small numbers in two parts: the runs of a lane, one dword each, are added up in whole
@@ -59,9 +62,11 @@ struct FoursForm {
     int words() const { return (joins_runs ? 2 : 4) * chunks; }  // vectors of factors that are words
 
     int vecs() const { return lanes == 16 ? 32 : 16; }  // registers
-    int fours() const { return lanes == 16 ? 2 : 1; }   // F: they share what is loaded of the query
-    // Vectors that a turn's keys take: one for both fours of them in a half chunk.
-    int sets(int chunk) const { return is_half(chunk) ? 1 : fours(); }
+    int fours() const {
+        return lanes == 16 ? (twice ? 4 : 2) : 1;
+    }  // F: they share what is loaded of the query
+    // Vectors that a turn's keys take: one for two fours of them in a half chunk.
+    int sets(int chunk) const { return is_half(chunk) ? fours() / 2 : fours(); }
     // Registers that a pass over so many query rows leaves; so many of them that it does not take too many;
     // and whether the next chunk's keys, or the next turn's, are loaded between the products of this one's.
     // Where there are several passes, each begins with its own.

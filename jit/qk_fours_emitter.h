@@ -59,7 +59,6 @@ protected:
     }
 
     bool turns_scales() const { return fours_ == 1; }
-    RegExp scores_at(int row) const { return scores_ + row * kBlock * 4; }
 
     // Share `part` of `parts` of what a turn asks for.
     void emit_prefetches(int part, int parts) {
@@ -84,7 +83,8 @@ protected:
         for (int i : {0, 1}) {
             const auto load = [=](bool second) {
                 Two& two = (*of_two)[size_t(i)];
-                load_row(second ? two.high : two.low, *rows, chunk, 4 * four + 2 * i + second);
+                const int first = (form_.is_half(chunk) ? 8 : 4) * four;
+                load_row(second ? two.high : two.low, *rows, chunk, first + 2 * i + second);
             };
             for (bool second : {false, true}) steps->add([=] { load(second); });
             steps->add([=] {
@@ -182,12 +182,12 @@ protected:
         }
     }
 
-    // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j.
-    void load_scales(const Vec& scale, int four, const Run& run, int from = 0) {
-        load_scales_of_four(scale, four, run, from);
-        if (!form_.is_half(run.chunk)) return;
+    // Lane 4 i + t: the scale of key t and of the group of dword 4 i + j; of the keys of a set.
+    void load_scales(const Vec& scale, int set, const Run& run, int from = 0) {
+        if (!form_.is_half(run.chunk)) return load_scales_of_four(scale, set, run, from);
+        load_scales_of_four(scale, 2 * set, run, from);
         Temp of_next(*this, "scales of the next four");
-        load_scales_of_four(of_next, 1, run, from);
+        load_scales_of_four(of_next, 2 * set + 1, run, from);
         const Xbyak::Zmm both(scale.getIdx());
         vshuff64x2(both, both, Xbyak::Zmm((*of_next).getIdx()), 0xe4);
     }
@@ -234,7 +234,7 @@ protected:
     }
 
     // The same of minima (512 bits).
-    void load_minima(const Vec& v, int four, const Run& run) { load_scales(v, four, run, key_.minima_at()); }
+    void load_minima(const Vec& v, int set, const Run& run) { load_scales(v, set, run, key_.minima_at()); }
     // v = -zero * what the query's numbers add up to, those of sum `sum`: of three digits the two starts are
     // of the first and of the others, and `other` is another register.
     void load_query_sum(const Vec& v, int sum, const Vec& other) {
@@ -288,10 +288,15 @@ protected:
 
     // scores = the sums of the lanes of a key, times the row's factor. Frees them. Behind hold_upper_half().
     void store_scores(const Fours& acc, int first) {
-        for (size_t r = 0, rows = 0; r < acc.size(); r += rows) {
-            rows = fours_ > 1 && r + 1 < acc.size() ? 2 : 1;
-            rows == 2 ? store_two(acc[r], acc[r + 1], first + int(r)) : store_one(acc[r], first + int(r));
-        }
+        constexpr int kKeys = 8;  // of a set of half chunks
+        if (form_.is_half(0))
+            for (int set = 0; set < sets(0); ++set) {
+                Fours of_set;
+                for (const std::vector<Vec>& of_row : acc) of_set.push_back({of_row[size_t(set)]});
+                store_rows(of_set, first, set * kKeys);
+            }
+        else
+            store_rows(acc, first, 0);
         for (const std::vector<Vec>& of_row : acc) free(of_row);
     }
 
@@ -316,19 +321,28 @@ private:
         return form_.digits > 1 ? factors_ + row * 4
                                 : factors_ + (row * form_.factors() + form_.words()) * vec_bytes();
     }
-    void store_one(const std::vector<Vec>& acc, int row) {
+    RegExp scores_at(int row, int key) const { return scores_ + (row * kBlock + key) * 4; }
+    // Of keys from `key` of the turn on.
+    void store_rows(const Fours& acc, int first, int key) {
+        for (size_t r = 0, rows = 0; r < acc.size(); r += rows) {
+            rows = fours_ > 1 && r + 1 < acc.size() ? 2 : 1;
+            rows == 2 ? store_two(acc[r], acc[r + 1], first + int(r), key)
+                      : store_one(acc[r], first + int(r), key);
+        }
+    }
+    void store_one(const std::vector<Vec>& acc, int row, int key) {
         add_quarters(acc);
         if (has_factor()) multiply_by_scalar(acc[0], factor_of(row));
-        fours_ == 1 ? store_quarter(scores_at(row), acc[0]) : store_half(scores_at(row), acc[0], 0);
+        fours_ == 1 ? store_quarter(scores_at(row, key), acc[0]) : store_half(scores_at(row, key), acc[0], 0);
     }
-    void store_two(const std::vector<Vec>& acc, const std::vector<Vec>& next, int row) {
+    void store_two(const std::vector<Vec>& acc, const std::vector<Vec>& next, int row, int key) {
         add_quarters(acc, next);
         if (has_factor()) {
             Temp factors(*this, "factors");
             broadcast_halves(factors, factor_of(row), factor_of(row + 1), false);
             vmulps(acc[0], acc[0], factors);
         }
-        for (int half : {0, 1}) store_half(scores_at(row + half), acc[0], half);
+        for (int half : {0, 1}) store_half(scores_at(row + half, key), acc[0], half);
     }
 };
 

@@ -45,6 +45,8 @@ FoursForm::FoursForm(const RowKey& key)
     runs_share_scale = one_scale && run < 4 && !joins_runs;
     keeps_scales = lanes == 16 && run == 1 && !joins_runs && !runs_share_scale &&
                    4 * key.scales_stride() > lanes && !reads_scales(key);
+    twice = is_half(0) && (digits > 1 || key.placement != Placement::listed);
+    twice = twice && (has_whole_rows(*this) || spare(key.rows) >= 0);
 }
 
 int FoursForm::spare(int rows) const {
