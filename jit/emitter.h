@@ -101,8 +101,8 @@ public:
     // hold_upper_half() where each half has one: two loads of 4 bytes, where one of 64 that ends in another
     // line takes two cycles, and an order from memory one more.
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
-    // Whether each half has one number, and another; whether load_lanes takes an order, which hold_lanes can
-    // keep.
+    // On targets with 512 bits: whether each half has one number, and another; whether load_lanes takes an
+    // order, which hold_lanes can keep.
     bool is_halves(const std::vector<int>& index) const;
     bool permutes(const std::vector<int>& index) const;
     // On targets with 512 bits, as the next two: word i = word index[i] of `count` at `at`, at most 64; reads

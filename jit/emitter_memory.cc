@@ -143,7 +143,8 @@ void Emitter::load_lanes(const Vec& v, const RegExp& at, const std::vector<int>&
 
 bool Emitter::is_halves(const std::vector<int>& index) const {
     const auto middle = index.begin() + lanes() / 2;
-    return index.front() != index.back() && std::count(index.begin(), middle, index.front()) == lanes() / 2 &&
+    return is_512() && index.front() != index.back() &&
+           std::count(index.begin(), middle, index.front()) == lanes() / 2 &&
            std::count(middle, index.end(), index.back()) == lanes() / 2;
 }
 

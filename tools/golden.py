@@ -145,6 +145,28 @@ KERNELS = (
         "--cache int8 --precision high --head-dim 32",
         "decode_weights_d32_r2_int8_gr8_f16_words_adjacent",
     ),
+    (
+        ("avx512_vnni",),
+        "--cache int8 --precision high --head-dim 40",
+        "decode_weights_d40_r2_int8_gr8_f16_words_adjacent",
+    ),
+    # Two groups of weights by two loads; rows that are a half chunk.
+    (
+        ("avx512_vnni",),
+        "--cache int8 --precision high --head-dim 32 --group 16",
+        "decode_pv_d32_r2_int8_gr16_f16_words decode_qk_d32_r2_int8_gr16_f16_two_bytes",
+    ),
+    # Query rows of blocks of tokens, and rows of numbers.
+    (
+        ("avx2", "avx512_vnni"),
+        "--cache int8_b16 --precision medium --type f16",
+        "query_tokens_d16_int8_b16_gr8_f16_bytes scale_row_d16_f16_f32 scale_row_d16_f32_f16",
+    ),
+    (
+        ("avx512_vnni",),
+        "--cache int8_b16 --group 16",
+        "query_tokens_d16_int8_b16_gr16_f16_three_bytes",
+    ),
     # Two groups in a vector, whose weights take turns; values that are scaled themselves.
     (
         ("avx512_vnni_bf16",),
