@@ -20,7 +20,7 @@ namespace {
 //     code[i] = clamp(round(x[i] / scale)), 0 where that is NaN                      emit_codes_of
 //   int4: codes go to scratch first, then two to a byte                              emit_nibbles
 //
-// f32 in whole vectors (jit/quantise.h): the scales of the next row, a chain of long latencies, are computed
+// In whole vectors (jit/quantise.h): the scales of the next row, a chain of long latencies, are computed
 // between the codes of this one; a row with NaN or Inf takes the way above.                emit_pipelined
 class Append : public Emitter {
 public:

@@ -22,6 +22,9 @@ constexpr int kEight = 8;
 // so t, without 1.5 * 2^k, is above the rounded quotient + 0.5, by less than 2 units. Where its fraction is 2
 // units or more, both have the same floor, and the quotient is not a tie: that floor is the code. Where one
 // of the row is less (6 (3) numbers of 100000 are), all codes of the row are divided.
+//
+// Of float16 and bfloat16 rows scale and quotient are rounded to that type, as a reference that computes in
+// it has them: all codes are divided.
 class Quantise {
 public:
     Quantise(Emitter& e, const AppendKey& key, const QuantisedRow& at)
@@ -30,6 +33,7 @@ public:
           format_(key.format),
           group_(key.format.quant_group),
           int4_(key.format.type == QUIRE_INT4),
+          rounds_(key.row_type() != QUIRE_F32),
           at_(at) {}
 
     // for each eight groups (or what is left of them):
@@ -47,7 +51,8 @@ public:
         for_each_groups([&](const Groups& of) {
             e_.vmovups(y(scale), e_.ptr[scale_of(of.first)]);
             e_.vdivps(y(scale), y(scale), e_.splat(max_code()));
-            e_.vmaxps(y(scale), y(scale), e_.splat(kSmallestScale));
+            round(scale);
+            e_.vmaxps(y(scale), y(scale), e_.splat(round_to(key_.row_type(), kSmallestScale)));
             e_.vmovups(e_.ptr[scale_of(of.first)], y(scale));
             const int bytes = type_bits(format_.scale_type) / 8;
             e_.store_number(format_.scale_type, at_.scales + of.first * bytes, scale, of.count);
@@ -56,6 +61,7 @@ public:
 
     // Of 1e-5 .. 2.7e36: they neither overflow nor are they subnormal.
     void emit_reciprocals() {
+        if (rounds_) return;
         e_.stage("reciprocals");
         Temp one(e_, "one"), reciprocal(e_, "reciprocal");
         e_.vmovups(y(one), e_.splat(1.f));
@@ -69,13 +75,19 @@ public:
     // rarely                                                                   emit_divided
     void emit_codes(const Vec& spoilt, Label& special, const std::function<void()>& halfway,
                     const std::function<void()>& before_end) {
+        if (rounds_) {
+            emit_divided(halfway);
+            before_end();
+            e_.vptest(y(spoilt), y(spoilt));
+            return e_.jnz(special, Emitter::T_NEAR);
+        }
         Label rare, done;
         emit_multiplied(spoilt, rare, halfway, before_end);
         e_.jmp(done, Emitter::T_NEAR);
         e_.L(rare);
         e_.vptest(y(spoilt), y(spoilt));
         e_.jnz(special, Emitter::T_NEAR);
-        emit_divided();
+        emit_divided([] {});
         e_.L(done);
     }
 
@@ -92,7 +104,30 @@ private:
     static Ymm y(const Vec& v) { return Ymm(v.getIdx()); }
     static Xmm x(const Vec& v) { return Xmm(v.getIdx()); }
     float max_code() const { return float(format_info(format_.type)->max_code); }
-    Address input(int element) const { return e_.ptr[at_.input + element * 4]; }
+    Address input(int element) const {
+        return e_.ptr[at_.input + element * (type_bits(key_.row_type()) / 8)];
+    }
+    void load_input(const Vec& v, int element) {
+        switch (key_.row_type()) {
+            case QUIRE_F16: return e_.vcvtph2ps(y(v), input(element));
+            case QUIRE_BF16: e_.vpmovzxwd(y(v), input(element)); return e_.vpslld(y(v), y(v), 16);
+            default: return e_.vmovups(y(v), input(element));
+        }
+    }
+    // To the type of the row. NaN is left to those who take spoilt rows.
+    void round(const Vec& v) {
+        if (key_.row_type() == QUIRE_F16) {
+            e_.vcvtps2ph(x(v), y(v), 0);
+            e_.vcvtph2ps(y(v), x(v));
+        } else if (key_.row_type() == QUIRE_BF16) {
+            Temp even(e_, "even");
+            e_.vpsrld(y(even), y(v), 16);
+            e_.vpand(y(even), y(even), e_.splat_bits(1));
+            e_.vpaddd(y(v), y(v), e_.splat_bits(0x7fff));
+            e_.vpaddd(y(v), y(v), y(even));
+            e_.vpand(y(v), y(v), e_.splat_bits(0xffff0000));
+        }
+    }
 
     // As integers: they order magnitudes as floats do, and put Inf and NaN above all others.
     void emit_magnitudes(const std::vector<Vec>& m, const Groups& of) {
@@ -101,7 +136,9 @@ private:
         for (int g = 0; g < of.count; ++g)
             for (int i = 0; i < group_; i += kEight) {
                 const Vec& to = i == 0 ? m[size_t(g)] : *next;
-                e_.vpand(y(to), y(mask), input((of.first + g) * group_ + i));
+                if (rounds_) load_input(to, (of.first + g) * group_ + i);
+                rounds_ ? e_.vpand(y(to), y(to), y(mask))
+                        : e_.vpand(y(to), y(mask), input((of.first + g) * group_ + i));
                 if (i > 0) e_.vpmaxsd(y(m[size_t(g)]), y(m[size_t(g)]), y(next));
             }
         for (size_t g = size_t(of.count); g < m.size(); ++g) e_.vpxor(x(m[g]), x(m[g]), x(m[g]));
@@ -210,25 +247,35 @@ private:
         e_.free(t);
     }
 
-    void emit_divided() {
+    void emit_divided(const std::function<void()>& halfway) {
         e_.stage("divided codes");
         Temp scale(e_, "scale"), order(e_, "order");
         emit_order(order);
+        bool half = false;
         for_each_block([&](int i, int count) {
             const std::vector<Vec> v = e_.vecs("codes", count / kEight);
             for (int j = 0; j < count / kEight; ++j) {
                 const int element = i + j * kEight;
                 e_.broadcast(y(scale), e_.ptr[scale_of(element / group_)]);
-                e_.vmovups(y(v[size_t(j)]), input(element));
+                load_input(v[size_t(j)], element);
                 e_.vdivps(y(v[size_t(j)]), y(v[size_t(j)]), y(scale));
+                round(v[size_t(j)]);
                 e_.vcvtps2dq(y(v[size_t(j)]), y(v[size_t(j)]));  // ties to even
             }
-            for (int j = 0; j < count / kEight; j += 2)
-                e_.vpackssdw(y(v[size_t(j)]), y(v[size_t(j)]), y(v[size_t(j + 1)]));
+            for (int j = 0; j < count / kEight; j += 2) {
+                const Vec& words = v[size_t(j)];
+                e_.vpackssdw(y(words), y(words), y(v[size_t(j + 1)]));
+                if (!rounds_) continue;  // a scale that was rounded may be too small
+                e_.vpminsw(y(words), y(words), e_.splat_bits(uint32_t(int(max_code())) * 0x10001));
+                e_.vpmaxsw(y(words), y(words), e_.splat_bits(uint32_t(0xffff & -int(max_code())) * 0x10001));
+            }
             e_.vpacksswb(y(v[0]), y(v[0]), y(v[count == 32 ? 2 : 0]));
             if (int4_) e_.vpand(y(v[0]), y(v[0]), e_.splat_bits(0x0f0f0f0f));
             emit_store(v[0], order, i, count);
             e_.free(v);
+            if (half || (i + count) * 2 < key_.dim) return;
+            half = true;
+            halfway();
         });
     }
 
@@ -263,15 +310,15 @@ private:
     const AppendKey& key_;
     const quire_format format_;
     const int group_;
-    const bool int4_;
+    const bool int4_, rounds_;
     const QuantisedRow at_;
 };
 
 }  // namespace
 
 bool can_quantise(const AppendKey& key) {
-    return key.row_type() == QUIRE_F32 && is_quantised(key.format) && key.format.quant_group % kEight == 0 &&
-           key.dim % 16 == 0 && key.format.scale_type != QUIRE_BF16;
+    return is_quantised(key.format) && key.format.quant_group % kEight == 0 && key.dim % 16 == 0 &&
+           key.format.scale_type != QUIRE_BF16;
 }
 
 void emit_largest(Emitter& e, const AppendKey& key, const QuantisedRow& at, const Vec& spoilt) {

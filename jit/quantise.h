@@ -1,4 +1,4 @@
-// Quantises whole rows of f32 fast: what append does to each group, for eight groups at a time.
+// Quantises whole rows fast: what append does to each group, for eight groups at a time.
 #pragma once
 #include <functional>
 
@@ -9,7 +9,7 @@ namespace quire::jit {
 
 constexpr float kSmallestScale = 1e-5f;
 
-// f32 rows of whole sixteens, groups of whole vectors of eight.
+// Rows of whole sixteens, groups of whole vectors of eight.
 bool can_quantise(const AppendKey& key);
 
 struct QuantisedRow {

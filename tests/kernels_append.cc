@@ -78,7 +78,8 @@ TEST(KernelsAppend, EveryHalf) {
         for (const quire_format& format :
              {plain_format(QUIRE_F32), plain_format(QUIRE_F16), plain_format(QUIRE_BF16),
               quantised(QUIRE_INT8, 1, QUIRE_F16), quantised(QUIRE_INT8, 4, QUIRE_F32),
-              quantised(QUIRE_INT4, 2, QUIRE_F16)}) {
+              quantised(QUIRE_INT4, 2, QUIRE_F16), quantised(QUIRE_INT8, 8, QUIRE_F16),
+              quantised(QUIRE_INT4, 16, QUIRE_F32)}) {
             Case c;
             c.type = input;
             c.D = c.Dv = 64;
@@ -210,8 +211,44 @@ int fill_with_ties(Random* random, float max_code, std::vector<float>* group) {
 }
 
 // Many rows in one call, some of them with NaN or Inf, so that the work of a row and of the next overlap.
+// Returns how many codes of float32 rows would be wrong if they were multiplied and not checked.
+int check_ties(const jit::AppendKey& key, Random* random) {
+    SCOPED_TRACE(key.name());
+    constexpr size_t kRows = 60;
+    const quire_format& format = key.format;
+    jit::Kernel<jit::AppendArgs> kernel;
+    EXPECT_TRUE(make_append_kernel(test_code_cache(), key, &kernel).ok());
+    const auto dim = size_t(key.dim), group_size = size_t(format.quant_group);
+    const size_t row_bytes = size_t(bytes_of(format.type, key.dim)),
+                 scale_bytes = dim / group_size * size_t(type_bits(format.scale_type) / 8),
+                 input_bytes = size_t(type_bits(key.input_type) / 8);
+    std::vector<char> numbers(kRows * dim * input_bytes);
+    std::vector<uint8_t> rows(kRows * row_bytes), scales(kRows * scale_bytes), wanted_rows = rows,
+                                                                               wanted_scales = scales;
+    int wrong = 0;
+    for (size_t g = 0; g < kRows * dim / group_size; ++g) {
+        std::vector<float> group(group_size);
+        wrong += fill_with_ties(random, float(format_info(format.type)->max_code), &group);
+        if (random->chance(0.02)) group[0] = random->chance(0.5) ? NAN : -INFINITY;
+        for (size_t i = 0; i < group_size; ++i)
+            store_number(key.input_type, numbers.data(), int64_t(g * group_size + i), group[i]);
+    }
+    std::vector<jit::AppendRow> list;
+    std::vector<float> scratch(size_t(key.scratch_floats()));
+    for (size_t r = 0; r < kRows; ++r) {
+        const char* input = numbers.data() + r * dim * input_bytes;
+        list.push_back({input, reinterpret_cast<char*>(rows.data() + r * row_bytes),
+                        reinterpret_cast<char*>(scales.data() + r * scale_bytes), nullptr, nullptr});
+        encode_row(format, key.dim, key.input_type, input, wanted_rows.data() + r * row_bytes,
+                   wanted_scales.data() + r * scale_bytes);
+    }
+    kernel({list.data(), kRows, scratch.data()});
+    EXPECT_EQ(rows, wanted_rows);
+    EXPECT_EQ(scales, wanted_scales);
+    return wrong;
+}
+
 TEST(KernelsAppend, QuickTies) {
-    constexpr int kRows = 60;
     Random random(54);
     int wrong = 0;
     for (const Target* target : jit_targets())
@@ -221,35 +258,9 @@ TEST(KernelsAppend, QuickTies) {
                   quantised(QUIRE_INT8, dim, QUIRE_F16), quantised(QUIRE_INT4, 8, QUIRE_F32),
                   quantised(QUIRE_INT4, dim / 2 / 8 * 8, QUIRE_F16)}) {
                 if (dim % format.quant_group != 0) continue;
-                const jit::AppendKey key{target, QUIRE_F32, format, dim};
-                jit::Kernel<jit::AppendArgs> kernel;
-                ASSERT_TRUE(make_append_kernel(test_code_cache(), key, &kernel).ok());
-                const size_t row_bytes = size_t(bytes_of(format.type, dim));
-                const size_t scale_bytes =
-                    size_t(dim / format.quant_group * type_bits(format.scale_type) / 8);
-                std::vector<float> numbers;
-                std::vector<uint8_t> rows(kRows * row_bytes), scales(kRows * scale_bytes),
-                    wanted_rows = rows, wanted_scales = scales;
-                for (int g = 0; g < kRows * dim / format.quant_group; ++g) {
-                    std::vector<float> group(size_t(format.quant_group));
-                    wrong += fill_with_ties(&random, float(format_info(format.type)->max_code), &group);
-                    if (random.chance(0.02)) group[0] = random.chance(0.5) ? NAN : -INFINITY;
-                    numbers.insert(numbers.end(), group.begin(), group.end());
-                }
-                std::vector<jit::AppendRow> list;
-                std::vector<float> scratch(size_t(key.scratch_floats()));
-                for (size_t r = 0; r < kRows; ++r) {
-                    const float* input = numbers.data() + r * size_t(dim);
-                    list.push_back({reinterpret_cast<const char*>(input),
-                                    reinterpret_cast<char*>(rows.data() + r * row_bytes),
-                                    reinterpret_cast<char*>(scales.data() + r * scale_bytes), nullptr,
-                                    nullptr});
-                    encode_row(format, dim, QUIRE_F32, input, wanted_rows.data() + r * row_bytes,
-                               wanted_scales.data() + r * scale_bytes);
-                }
-                kernel({list.data(), kRows, scratch.data()});
-                EXPECT_EQ(rows, wanted_rows) << key.name();
-                EXPECT_EQ(scales, wanted_scales) << key.name();
+                wrong += check_ties({target, QUIRE_F32, format, dim}, &random);
+                for (const quire_type halves : {QUIRE_F16, QUIRE_BF16})
+                    check_ties({target, halves, format, dim}, &random);
             }
     EXPECT_GT(wrong, 100) << "no group would show a code that was multiplied and not checked";
 }
