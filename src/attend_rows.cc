@@ -152,6 +152,25 @@ void drop_rows(const AttentionProblem& p, const Item& item, const RowAddresses& 
     }
 }
 
+// Heads that share a mask are mostly those of a query: what it adds is loaded once for them.
+void load_biases(const AttentionPlan& plan, const AttentionProblem& p, const Item& item,
+                 const RowAddresses& block, float* bias) {
+    const int group = plan.spec.group();
+    const char* before = nullptr;
+    for (int64_t row = item.row_begin; row < item.row_end; ++row, bias += kBlock) {
+        const int head = item.kv_head * group + int(row % group);
+        const char* const numbers =
+            p.num_terms == 1 ? numbers_of(p, p.terms[0], item.b, row / group, head, block.begin) : nullptr;
+        if (numbers != nullptr && numbers == before) {
+            std::copy_n(bias - kBlock, block.padded(), bias);
+            continue;
+        }
+        before = numbers;
+        load_bias(p, item, row, block.begin, block.count, bias);
+        std::fill(bias + block.count, bias + block.padded(), 0.f);
+    }
+}
+
 void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const Head& head,
                   const RowAddresses& block, const RowAddresses& next, const RowsState& s) {
     const Item& item = head.item;
@@ -161,13 +180,7 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const He
     const jit::DecodeKernels& kernels = view.bias ? plan.decode_bias[rows] : plan.decode[rows];
     const int64_t padded = block.padded();
     set_bounds(plan, p, item, block, s);
-    if (view.bias) {
-        for (int64_t r = 0; r < rows; ++r) {
-            float* bias = s.bias + r * kBlock;
-            load_bias(p, item, item.row_begin + r, block.begin, block.count, bias);
-            std::fill(bias + block.count, bias + padded, 0.f);
-        }
-    }
+    if (view.bias) load_biases(plan, p, item, block, s.bias);
     const jit::BlockKernels& of_rows = kernels_of(kernels, block);
     if (of_rows.key_scales) of_rows.key_scales({block.key_scale, s.scales, padded});
     const bool by_page = (plan.target->of_intel() || rows <= kRowsByPage) && next.side_by_side &&
