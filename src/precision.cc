@@ -22,6 +22,12 @@ namespace {
 // more, and for next to nothing precision is not given up.
 constexpr double kWorthIt = 0.92, kTilesWorthIt = 0.85;
 
+// Words of decode with 256 bits in groups of 16 and more are quicker than that count says wherever it has
+// them as quick as floats (docs/performance.md, "Words as quick as floats").
+double worth_of_words(const jit::RowKey& key) {
+    return key.target->vector_bits == 256 && scale_group(key.format) >= 16 ? 1 : kWorthIt;
+}
+
 // Up to so many rows decode is as quick as what most_few_rows() is for, or as tiles of AMX.
 constexpr int kRowsBesideFew = 12;
 // As tiles of pairs of bfloat16 numbers, beside which decode has float32. Of f32, which takes longer to be
@@ -85,7 +91,8 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     jit::Products best = jit::Products::floats;
     double least = float_cycles_of_keys(key);
     const auto consider = [&](jit::Products products, bool possible, double (*count)(const jit::RowKey&)) {
-        if (!possible || count(key) >= kWorthIt * least) return;
+        const double worth = products == jit::Products::words ? worth_of_words(key) : kWorthIt;
+        if (!possible || count(key) >= worth * least) return;
         best = products, least = count(key);
     };
     const auto fours = [&](int digits) { return jit::has_fours(key.format, *key.target, digits); };
@@ -115,7 +122,7 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
     if (precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(key) &&
         key.rows >= least_byte_rows(key) && byte_cycles_of_values(key) < kWorthIt * least)
         return jit::Products::bytes;
-    return of_words < kWorthIt * of_floats ? jit::Products::words : jit::Products::floats;
+    return of_words < worth_of_words(key) * of_floats ? jit::Products::words : jit::Products::floats;
 }
 
 // Each group's sums are converted and scaled: per two elements, so twice.
