@@ -92,8 +92,8 @@ struct QkArgs {
 };
 
 struct QueryArgs {  // a query row -> what QK takes of it (QkArgs): QuerySizes
-    const float*
-        row;  // [V], of fours [chunks][parts][4 L] and one more, which is read; 0 behind the elements
+    // [D], of fours [chunks][parts][4 L] and one more, which is read; 0 behind the elements
+    const float* row;
     int8_t* bytes;
     int32_t* starts;
     float* factors;

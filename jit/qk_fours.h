@@ -62,9 +62,8 @@ struct FoursForm {
     int words() const { return (joins_runs ? 2 : 4) * chunks; }  // vectors of factors that are words
 
     int vecs() const { return lanes == 16 ? 32 : 16; }  // registers
-    int fours() const {
-        return lanes == 16 ? (twice ? 4 : 2) : 1;
-    }  // F: they share what is loaded of the query
+    // F: they share what is loaded of the query.
+    int fours() const { return lanes == 16 ? (twice ? 4 : 2) : 1; }
     // Vectors that a turn's keys take: one for two fours of them in a half chunk.
     int sets(int chunk) const { return is_half(chunk) ? fours() / 2 : fours(); }
     // Registers that a pass over so many query rows leaves; so many of them that it does not take too many;
