@@ -311,7 +311,8 @@ protected:
     std::string recorded() const { return directory_.path + "/perf.data"; }
     void record(const char* format) {
         const Variable perf("QUIRE_PERF", format), home("JITDUMPDIR", directory_.path.c_str()),
-            threads("QUIRE_NUM_THREADS", "1");
+            threads("QUIRE_NUM_THREADS", "1"), shards("GTEST_TOTAL_SHARDS", "1"),
+            shard("GTEST_SHARD_INDEX", "0");
         int status = 0;
         const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
         const std::string said =
