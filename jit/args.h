@@ -91,9 +91,8 @@ struct QkArgs {
     const char* stored_scales = nullptr;
 };
 
-struct QueryArgs {  // a query row -> what QK takes of it (QkArgs): QuerySizes
-    // [D], of fours [chunks][parts][4 L] and one more, which is read; 0 behind the elements
-    const float* row;
+struct QueryArgs {     // a query row -> what QK takes of it (QkArgs): QuerySizes
+    const float* row;  // [D], of fours [chunks][parts][4 L] and one more, which is read; behind D 0
     int8_t* bytes;
     int32_t* starts;
     float* factors;
@@ -396,13 +395,6 @@ struct MergeArgs {               // out = sum over states of weight * state, in 
     const float* weights;        // [count]
     int64_t count;
     float* output;  // [Dv], written
-};
-
-struct ScaleRowArgs {  // to = from * factor
-    const void* from;  // [dim]
-    void* to;          // [dim], written
-    float* poison;     // written: 0, or NaN where NaN or Inf is in the products, before they are rounded
-    float factor;
 };
 
 }  // namespace quire::jit

@@ -98,11 +98,9 @@ public:
     void load_f32(const Vec& v, const RegExp& at, int n);
     void store_f32(const RegExp& at, const Vec& v, int n);
     // lane i = float index[i] at `at`, lowest first; may read lanes() floats from there on. Behind
-    // hold_upper_half() where each half has one: two loads of 4 bytes, where one of 64 that ends in another
-    // line takes two cycles, and an order from memory one more.
+    // hold_upper_half() two loads of 4 bytes where each half has one (one of 64 may end in another line).
     void load_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index);
-    // On targets with 512 bits: whether each half has one number, and another; whether load_lanes takes an
-    // order, which hold_lanes can keep.
+    // With 512 bits: whether each half has its number; whether load_lanes takes an order (hold_lanes).
     bool is_halves(const std::vector<int>& index) const;
     bool permutes(const std::vector<int>& index) const;
     // On targets with 512 bits, as the next two: word i = word index[i] of `count` at `at`, at most 64; reads

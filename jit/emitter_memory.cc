@@ -48,26 +48,6 @@ void Emitter::permute(const Vec& v, const std::vector<uint32_t>& order) {
              : vpermps(Xbyak::Ymm(v.getIdx()), Xbyak::Ymm((*index).getIdx()), Xbyak::Ymm(v.getIdx()));
 }
 
-void Emitter::load_words_in_order(const Vec& v, const RegExp& at, const std::vector<int>& index, int count) {
-    const Xbyak::Zmm wide(v.getIdx());
-    const Xbyak::Ymm half(v.getIdx());
-    std::vector<uint32_t> words(size_t(lanes()), 0);
-    for (size_t i = 0; i < index.size(); ++i) words[i / 2] |= uint32_t(index[i]) << (i % 2 * 16);
-    vmovups(v, constant(words));
-    if (count == 16) return vpermw(half, half, ptr[at]);
-    if (count == 32) return vpermw(wide, wide, ptr[at]);
-    Temp numbers(*this, "words"), others(*this, "words behind them");
-    const Xbyak::Zmm first((*numbers).getIdx()), last((*others).getIdx());
-    const int left = count % 32;
-    if (left > 0) {
-        set_mask(k1, left);
-        vmovdqu16((count > 32 ? last : first) | k1 | T_z, ptr[at + count / 32 * 64]);
-    }
-    if (count < 32) return vpermw(wide, wide, first);
-    vmovups(first, ptr[at]);
-    left > 0 ? vpermi2w(wide, first, last) : vpermi2w(wide, first, ptr[at + 64]);
-}
-
 void Emitter::load_half_lanes(const Vec& v, const RegExp& at, const std::vector<int>& index, int count) {
     load_words_in_order(v, at, index, count);
     vcvtph2ps(v, Xbyak::Ymm(v.getIdx()));

@@ -9,6 +9,26 @@ constexpr int kFirstOrBoth = 0xf8;  // a | (b & c), of vpternlogd
 
 }  // namespace
 
+void Emitter::load_words_in_order(const Vec& v, const RegExp& at, const std::vector<int>& index, int count) {
+    const Xbyak::Zmm wide(v.getIdx());
+    const Xbyak::Ymm half(v.getIdx());
+    std::vector<uint32_t> words(size_t(lanes()), 0);
+    for (size_t i = 0; i < index.size(); ++i) words[i / 2] |= uint32_t(index[i]) << (i % 2 * 16);
+    vmovups(v, constant(words));
+    if (count == 16) return vpermw(half, half, ptr[at]);
+    if (count == 32) return vpermw(wide, wide, ptr[at]);
+    Temp numbers(*this, "words"), others(*this, "words behind them");
+    const Xbyak::Zmm first((*numbers).getIdx()), last((*others).getIdx());
+    const int left = count % 32;
+    if (left > 0) {
+        set_mask(k1, left);
+        vmovdqu16((count > 32 ? last : first) | k1 | T_z, ptr[at + count / 32 * 64]);
+    }
+    if (count < 32) return vpermw(wide, wide, first);
+    vmovups(first, ptr[at]);
+    left > 0 ? vpermi2w(wide, first, last) : vpermi2w(wide, first, ptr[at + 64]);
+}
+
 void Emitter::load_raw(const Vec& v, const RegExp& at, int n) {
     if (n == vec_bytes()) return vmovups(v, ptr[at]);
     if (is_512()) {

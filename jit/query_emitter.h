@@ -40,6 +40,37 @@ protected:
         vdivps(top_, factor, top_);
     }
 
+    // What makes whole numbers of magnitudes, so that the largest one becomes `most`, and with such a whole
+    // number what numbers are multiplied by, so that they are within `largest`.
+    void take_units(float largest, float most) {
+        units_ = vec("units");
+        inverse_of_unit_ = vec("inverse of a unit");
+        Temp unit(*this, "unit");
+        vmovups(unit, splat(most));
+        vdivps(units_, unit, top_);
+        vmulps(inverse_of_unit_, units_, splat(largest));
+    }
+    // unit = that of numbers and whole numbers together.
+    void load_unit(const Vec& unit, float largest, float most) {
+        vmulps(unit, top_, splat(1 / (largest * most)));
+        inf_to_nan(unit);
+    }
+    // top = the next whole number of units; inverse = what numbers are multiplied by.
+    void choose_units(const Vec& top, const Vec& inverse) {
+        vmulps(top, top, units_);
+        vaddps(top, top, splat(.5f));
+        vcvtps2dq(top, top);
+        vcvtdq2ps(inverse, top);
+        vdivps(inverse, inverse_of_unit_, inverse);
+    }
+    // top = a factor of its own, so that the largest number becomes `largest`; inverse = as above.
+    void choose_factor(const Vec& top, const Vec& inverse, float largest) {
+        vmovups(inverse, splat(largest));
+        vdivps(inverse, inverse, top);
+        vmulps(top, top, splat(1 / largest));
+        inf_to_nan(top);
+    }
+
     void keep_larger(const Vec& top, const Xbyak::Operand& x) {
         Temp magnitude(*this, "magnitude");
         vmovups(magnitude, splat_bits(0x7fffffff));
@@ -48,24 +79,25 @@ protected:
     }
     // Of every `of_lanes` that follow each other the largest, or the sum, in all of them.
     void keep_largest(const Vec& top, int of_lanes) {
-        Temp moved(*this, "moved");
-        for (int distance = 1; distance < of_lanes; distance *= 2) {
-            swap_lanes(moved, top, distance);
-            vpmaxsd(top, top, moved);
-        }
+        across(top, of_lanes, [&](const Vec& moved) { vpmaxsd(top, top, moved); });
     }
     void add_lanes(const Vec& sum, int of_lanes) {
-        Temp moved(*this, "moved");
-        for (int distance = 1; distance < of_lanes; distance *= 2) {
-            swap_lanes(moved, sum, distance);
-            vpaddd(sum, sum, moved);
-        }
+        across(sum, of_lanes, [&](const Vec& moved) { vpaddd(sum, sum, moved); });
     }
 
     const Vec top_ = vec("top");
     const Gpr row_ = gpr("row"), bytes_ = gpr("bytes"), starts_ = gpr("starts"), factors_ = gpr("factors");
 
 private:
+    template <typename Into>
+    void across(const Vec& v, int of_lanes, const Into& into) {
+        Temp moved(*this, "moved");
+        for (int distance = 1; distance < of_lanes; distance *= 2) {
+            swap_lanes(moved, v, distance);
+            into(moved);
+        }
+    }
+
     void emit_top(int vectors) {
         stage("largest magnitude");
         const int each = vectors % 4 == 0 ? 4 : vectors % 2 == 0 ? 2 : 1;
@@ -81,6 +113,8 @@ private:
         free(tops);
         mov(row_, ptr[args() + offsetof(QueryArgs, row)]);
     }
+
+    Vec units_, inverse_of_unit_;
 };
 
 }  // namespace quire::jit

@@ -42,17 +42,10 @@ private:
         return order;
     }
 
-    // What makes whole numbers of the largest in a run, and what the run's numbers are then multiplied by,
-    // but for the factor itself.
     void emit_unit() {
-        units_ = vec("units");
-        inverse_ = vec("inverse of a unit");
+        take_units(largest(), kLargestFactor);
         Temp unit(*this, "unit");
-        vmovups(unit, splat(kLargestFactor));
-        vdivps(units_, unit, top_);
-        vmulps(inverse_, units_, splat(largest()));
-        vmulps(unit, top_, splat(1 / (largest() * kLargestFactor)));
-        inf_to_nan(unit);
+        load_unit(unit, largest(), kLargestFactor);
         vmovups(ptr[factors_ + 2 * form_.chunks * vec_bytes()], *unit);
     }
 
@@ -96,28 +89,21 @@ private:
     }
 
     void choose_factors(const Quarters& x, int quarter, const Vec& inverse) {
-        Temp top(*this, "top"), factor(*this, "factor");
+        Temp top(*this, "top");
         vmovaps(top, top_);
         for (const std::vector<Vec>& part : x) keep_larger(top, part[size_t(quarter)]);
         keep_largest(top, 4 * form_.run);
         if (form_.joins_runs) return choose_words(top, quarter, inverse);
-        vmovups(factor, splat(largest()));
-        vdivps(inverse, factor, top);
-        vmulps(factor, top, splat(1 / largest()));
-        inf_to_nan(factor);
+        choose_factor(top, inverse, largest());
         for (int run = 0; run < form_.runs(); ++run)
-            vextractf32x4(ptr[factors_ + run * vec_bytes() + 16 * quarter], Xbyak::Zmm((*factor).getIdx()),
+            vextractf32x4(ptr[factors_ + run * vec_bytes() + 16 * quarter], Xbyak::Zmm((*top).getIdx()),
                           uint8_t(run * form_.run));
     }
 
     // The next whole number; lanes of run j then have that of j and that of the next.
     void choose_words(const Vec& top, int quarter, const Vec& inverse) {
         Temp next(*this, "next run's");
-        vmulps(top, top, units_);
-        vaddps(top, top, splat(.5f));
-        vcvtps2dq(top, top);
-        vcvtdq2ps(inverse, top);
-        vdivps(inverse, inverse_, inverse);
+        choose_units(top, inverse);
         swap_lanes(next, top, 4);
         join_words(top, next, top);
         for (int pair = 0; pair < 2; ++pair)
@@ -208,7 +194,6 @@ private:
 
     const FoursForm form_;
     const Vec zeros_ = vec("zeros");
-    Vec units_, inverse_;  // of joined runs
     const std::vector<Vec> spread_ = vecs("spread", 4);
 };
 

@@ -39,15 +39,10 @@ private:
     using Vecs = std::vector<Vec>;
 
     void emit_unit() {
-        units_ = vec("units");
-        inverse_ = vec("inverse of a unit");
+        const float largest = float(form_.largest), most = float(form_.largest_factor);
+        take_units(largest, most);
         Temp unit(*this, "unit");
-        const float largest = float(form_.largest), largest_factor = float(form_.largest_factor);
-        vmovups(unit, splat(largest_factor));
-        vdivps(units_, unit, top_);
-        vmulps(inverse_, units_, splat(largest));
-        vmulps(unit, top_, splat(1 / (largest * largest_factor)));
-        inf_to_nan(unit);
+        load_unit(unit, largest, most);
         vmovss(ptr[factors_], Xbyak::Xmm((*unit).getIdx()));
         take_share();
     }
@@ -102,11 +97,8 @@ private:
         vmovaps(top, top_);
         keep_larger(top, x);
         keep_largest(top, TokenBytesForm::kOfFactor);
-        vmovups(inverse, splat(float(form_.largest)));
-        vdivps(inverse, inverse, top);
+        choose_factor(top, inverse, float(form_.largest));
         round(x, inverse);
-        vmulps(top, top, splat(1 / float(form_.largest)));
-        inf_to_nan(top);
         vmovaps(start, x);
         add_lanes(start, TokenBytesForm::kOfFactor);
         vpmulld(start, start, minus_zero());
@@ -120,11 +112,7 @@ private:
         vmovaps(words, top_);
         keep_larger(words, x);
         keep_largest(words, 2);
-        vmulps(words, words, units_);
-        vaddps(words, words, splat(.5f));
-        vcvtps2dq(words, words);
-        vcvtdq2ps(inverse, words);
-        vdivps(inverse, inverse_, inverse);
+        choose_units(words, inverse);
         round(x, inverse);
         vpmaddwd(inverse, x, words);  // words, of which the upper ones of factors are 0
         vpaddd(sum, sum, inverse);
@@ -174,7 +162,6 @@ private:
     Address minus_zero() { return splat_bits(0 - uint32_t(form_.zero)); }
 
     const TokenBytesForm form_;
-    Vec units_, inverse_;  // of words
 };
 
 }  // namespace

@@ -3,10 +3,16 @@
 #pragma once
 #include <vector>
 
-#include "jit/args.h"
 #include "jit/kernel_key.h"
 
 namespace quire::jit {
+
+struct ScaleRowArgs {  // to = from * factor
+    const void* from;  // [dim]
+    void* to;          // [dim], written
+    float* poison;     // written: 0, or NaN where NaN or Inf is in the products, before they are rounded
+    float factor;
+};
 
 struct ScaleRowKey {
     const Target* target;

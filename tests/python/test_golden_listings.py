@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TOOL, PROGRAM = ROOT / "tools/golden.py", ROOT / "build/release/quire_dump"
 
+sys.path.append(str(TOOL.parent))  # the tool's list of kernels lies beside it
 spec = importlib.util.spec_from_file_location("golden_tool", TOOL)
 golden = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(golden)
