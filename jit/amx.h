@@ -5,6 +5,7 @@
 // one pipe of products in place of two.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,12 +18,12 @@ struct TileShape {
 inline std::vector<uint32_t> tile_config(const std::vector<TileShape>& shapes) {
     constexpr int kBytes = 16, kRows = 48;  // where they begin
     std::array<uint8_t, 64> bytes = {1};    // the palette
-    for (size_t i = 0; i < shapes.size(); ++i) {
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
         bytes[kBytes + 2 * i] = uint8_t(shapes[i].bytes);
         bytes[kRows + i] = uint8_t(shapes[i].rows);
     }
     std::vector<uint32_t> words;
-    for (size_t i = 0; i < bytes.size(); i += 4)
+    for (std::size_t i = 0; i < bytes.size(); i += 4)
         words.push_back(uint32_t(bytes[i]) | uint32_t(bytes[i + 1]) << 8 | uint32_t(bytes[i + 2]) << 16 |
                         uint32_t(bytes[i + 3]) << 24);
     return words;

@@ -37,6 +37,7 @@ struct BlockKernels {                             // what reads the rows of a bl
 
 struct QuerySizes {  // of a row, in bytes of the query, and numbers of starts and factors
     size_t query, starts, factors;
+    size_t step;  // bytes from where a row's query begins to where the next one's does
 };
 
 struct DecodeKernels {          // few query rows against a block of cache rows; for one number of rows

@@ -19,18 +19,26 @@ namespace {
 
 QuerySizes sizes_of(const FoursForm& form) {
     const size_t lanes = size_t(form.lanes);
-    return {size_t(form.vectors()) * lanes * 4, size_t(form.starts()) * lanes,
-            form.digits == 1 ? size_t(form.factors()) * lanes : 1};
+    const size_t bytes = size_t(form.vectors()) * lanes * 4;
+    return {bytes, size_t(form.starts()) * lanes, form.digits == 1 ? size_t(form.factors()) * lanes : 1,
+            bytes};
+}
+// Rows stand side by side in tiles: a row's share of their bytes, in whole lines.
+QuerySizes sizes_of(const KeyAmx& form) {
+    constexpr int kLine = 64;
+    const int share = (form.query_bytes() / kLine + form.rows) / form.rows * kLine;
+    return {size_t(share), size_t(form.digits * form.plane_bytes() / 4), 1, size_t(form.row_step())};
 }
 QuerySizes sizes_of(const TokenBytesForm& form) {
-    return {size_t(form.bytes()), size_t(form.starts()), size_t(form.factors())};
+    return {size_t(form.bytes()), size_t(form.starts()), size_t(form.factors()), size_t(form.bytes())};
 }
 QuerySizes query_sizes(const RowKey& keys) {
+    if (takes_key_amx(keys)) return sizes_of(KeyAmx(keys));
     if (keys.query_bytes() > 0)
         return token_block_info(keys.format.type) ? sizes_of(TokenBytesForm(keys))
                                                   : sizes_of(FoursForm(keys));
-    if (keys.words()) return {size_t(keys.query_words()) * 2, 0, 1};
-    return {size_t(keys.padded()) * 4, 0, 0};
+    const size_t bytes = keys.words() ? size_t(keys.query_words()) * 2 : size_t(keys.padded()) * 4;
+    return {bytes, 0, keys.words() ? 1u : 0u, bytes};
 }
 
 void set_query(const RowKey& keys, DecodeKernels* kernels) {
@@ -40,18 +48,22 @@ void set_query(const RowKey& keys, DecodeKernels* kernels) {
     kernels->query_unit = query_unit(keys);
 }
 
-Status make_query(CodeCache& cache, const char* stage, RowKey keys,
+Status make_query(CodeCache& cache, const char* stage, const RowKey& keys,
                   Status (*generate)(const RowKey&, std::vector<uint8_t>*), DecodeKernels* kernels) {
-    keys.rows = 0;
     return make(
         cache, keys.name(stage), [&](auto* code) { return generate(keys, code); }, &kernels->query_row);
+}
+
+RowKey of_any_rows(RowKey keys) {
+    keys.rows = 0;
+    return keys;
 }
 
 // Of blocks of tokens.
 Status make_token_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
     set_query(keys, kernels);
     if (keys.query_bytes() > 0)
-        QUIRE_TRY(make_query(cache, "query_tokens", keys, generate_query_tokens, kernels));
+        QUIRE_TRY(make_query(cache, "query_tokens", of_any_rows(keys), generate_query_tokens, kernels));
     return make(
         cache, keys.name("token_qk"), [&](auto* code) { return generate_token_qk(keys, code); },
         &kernels->listed.qk);
@@ -104,8 +116,9 @@ Status make_block_qk(CodeCache& cache, const RowKey& keys, BlockKernels* kernels
 
 Status make_row_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
     set_query(keys, kernels);
+    if (takes_key_amx(keys)) QUIRE_TRY(make_query(cache, "query_amx", keys, generate_query_amx, kernels));
     if (has_query_fours(keys))
-        QUIRE_TRY(make_query(cache, "query_fours", keys, generate_query_fours, kernels));
+        QUIRE_TRY(make_query(cache, "query_fours", of_any_rows(keys), generate_query_fours, kernels));
     return make_block_qk(cache, keys, &kernels->listed);
 }
 

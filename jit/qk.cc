@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "jit/qk_amx.h"
 #include "jit/qk_fours.h"
 #include "jit/qk_tiles.h"
 #include "jit/qk_words.h"
@@ -96,6 +97,7 @@ std::vector<int> query_word_order(const RowKey& key) {
 float query_unit(const RowKey& key) { return takes_tops(key) ? top_unit(key.format) : 1.f; }
 
 Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) {
+    if (takes_key_amx(key)) return generate_qk_amx(key, code);
     if (takes_fours(key)) return generate_qk_fours(key, code);
     if (turns_keys(key)) return generate_token_qk(key, code);
     return key.words() ? generate_qk_words(key, code) : Qk(key).finish(code);

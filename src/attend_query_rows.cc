@@ -28,7 +28,7 @@ Layout layout_of(const AttentionPlan& plan, int64_t rows) { return {plan.decode[
 
 void prepare_row(const AttentionPlan& plan, const jit::DecodeKernels& kernels, const float* row, size_t r,
                  const Layout& at, float* memory) {
-    char* const query = reinterpret_cast<char*>(memory) + r * at.sizes.query;
+    char* const query = reinterpret_cast<char*>(memory) + r * at.sizes.step;
     float* const factors = memory + at.factors + r * at.sizes.factors;
     auto* const starts = reinterpret_cast<int32_t*>(memory + at.starts) + r * at.sizes.starts;
     auto* const bytes = reinterpret_cast<int8_t*>(query);

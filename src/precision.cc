@@ -88,6 +88,8 @@ jit::Products token_key_products(const jit::RowKey& key, quire_precision precisi
 
 jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_key_products(key, precision);
+    if (jit::has_key_amx(key.format, key.dim, *key.target))
+        return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::three_bytes : jit::Products::two_bytes;
     jit::Products best = jit::Products::floats;
     double least = float_cycles_of_keys(key);
     const auto consider = [&](jit::Products products, bool possible, double (*count)(const jit::RowKey&)) {

@@ -8,6 +8,7 @@
 
 #include "jit/byte_loader.h"
 #include "jit/qk.h"
+#include "jit/qk_amx.h"
 #include "jit/qk_fours.h"
 #include "src/token_blocks.h"
 #include "tests/support/random.h"
@@ -184,6 +185,41 @@ RoundedQuery to_fours_of_words(const jit::RowKey& key, int rows, float* query, F
             GuardedBuffer::of(factors, flush)};
 }
 
+// Tiles of AMX: words of two digits or three and one factor a row, columns of groups.
+RoundedQuery to_amx(const jit::RowKey& key, int rows, float* query, Flush flush) {
+    const jit::KeyAmx form(key);
+    const int largest = jit::largest_digits(form.digits), codes = form.parts == 2 ? 16 : 1;
+    std::vector<int8_t> bytes(size_t(form.query_bytes()));
+    std::vector<float> factors;
+    for (int r = 0; r < rows; ++r) {
+        float* row = query + r * key.padded();
+        float top = 1e-30f;
+        for (int d = 0; d < key.dim; ++d) top = std::max(top, std::fabs(row[d]));
+        const float factor = top / float(largest);
+        factors.push_back(factor / float(codes));
+        for (int d = 0; d < key.dim; ++d) {
+            const int word = int(std::lrint(row[d] / factor)), part = d % form.parts, at = d / form.parts;
+            const int group = d / key.format.quant_group;
+            row[d] = float(word) * factor;
+            for (int i = 0; i < int(form.steps.size()); ++i) {
+                const jit::KeyAmx::Chunk& chunk = form.chunks[size_t(form.steps[size_t(i)].chunk)];
+                const bool own = chunk.part == part && at >= chunk.at && at < chunk.at + chunk.bytes &&
+                                 group / form.together == form.steps[size_t(i)].set;
+                if (!own) continue;
+                const int lane = r * form.together + group % form.together;
+                int digits = word;
+                for (int digit = form.digits - 1; digit >= 0; --digit) {
+                    const int low = digit > 0 ? (digits % 256 + 384) % 256 - 128 : digits;
+                    bytes[size_t(form.tile_at(digit, i) + (at - chunk.at) / 4 * form.lane_bytes() + lane * 4 +
+                                 at % 4)] = int8_t(low);
+                    digits = (digits - low) / 256;
+                }
+            }
+        }
+    }
+    return {GuardedBuffer::of(bytes, flush), {}, GuardedBuffer::of(factors, flush)};
+}
+
 }  // namespace
 
 std::vector<float> uneven_row(int dim, uint64_t seed) {
@@ -197,6 +233,7 @@ RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush
     const bool tokens = token_block_info(key.format.type) != nullptr;
     if (tokens && key.products != jit::Products::floats && !key.words())
         return rounded_token_query(key, rows, query, flush);
+    if (takes_key_amx(key)) return to_amx(key, rows, query, flush);
     if (takes_fours(key) && jit::FoursForm(key).has_unit()) return to_fours_of_words(key, rows, query, flush);
     if (takes_fours(key)) return to_fours(key, rows, query, flush);
     return key.words() ? to_words(key, rows, query, flush) : to_floats(key, rows, query, flush);

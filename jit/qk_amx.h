@@ -1,0 +1,61 @@
+// Decode: scores of R query rows against keys of bytes by tiles of AMX: sixteen keys, as the cache has them,
+// by the digits of all rows and of several groups side by side.
+//
+// The query's numbers are of two digits (precision `high`, and `medium`, which gains nothing from one) or of
+// three (`highest`), as those of jit/qk_fours.h.
+#pragma once
+#include <vector>
+
+#include "jit/amx.h"
+#include "jit/args.h"
+#include "jit/kernel_key.h"
+
+namespace quire::jit {
+
+// Formats whose rows can be taken like this on the target.
+bool has_key_amx(const quire_format& format, int dim, const Target& target);
+
+inline bool takes_key_amx(const RowKey& key) {
+    return key.query_bytes() > 1 && has_key_amx(key.format, key.dim, *key.target);
+}
+
+// What the kernel takes of the query, and how it multiplies.
+//
+// A key row is `parts` parts of bytes: of nibbles even elements, then odd ones. What a tile takes of a part
+// at a time is a chunk. Columns of the query's tiles, and so of the sums', are a set of groups of each query
+// row: in a step of another group they are 0. Of a set's chunks each is a step.
+struct KeyAmx {
+    explicit KeyAmx(const RowKey& key);
+
+    struct Chunk {
+        int part, at, bytes;
+    };
+    struct Step {
+        int set, chunk;
+    };
+
+    int rows, digits, parts, part_bytes, groups, group_bytes;  // of a part
+    int padded_rows = 1, together = 1;                         // powers of two
+    std::vector<Chunk> chunks;
+    std::vector<Step> steps;
+
+    int lanes() const { return padded_rows * together; }  // of a key's sums: [query row][group of the set]
+    int lane_bytes() const { return 4 * lanes(); }
+    int sets() const { return (groups + together - 1) / together; }
+    int group_of(const Chunk& chunk, int byte) const { return (chunk.at + byte) / group_bytes; }
+
+    // The query: [digits, the highest first][steps][kAmxPairs][lanes()] dwords; a row's own are `together` of
+    // each lanes().
+    int tile_bytes() const { return kAmxPairs * lane_bytes(); }
+    int tile_at(int digit, int step) const { return (digit * int(steps.size()) + step) * tile_bytes(); }
+    int query_bytes() const { return tile_at(digits, 0); }
+    int row_step() const { return 4 * together; }
+    // Of each digit, in starts: what a row's digits are on the way.
+    int plane_bytes() const { return parts * padded_part(); }
+    int padded_part() const { return (part_bytes + 15) / 16 * 16; }
+};
+
+Status generate_qk_amx(const RowKey& key, std::vector<uint8_t>* code);     // void(const QkArgs*)
+Status generate_query_amx(const RowKey& key, std::vector<uint8_t>* code);  // void(const QueryArgs*)
+
+}  // namespace quire::jit

@@ -1,0 +1,98 @@
+// One query row as jit/qk_amx.h takes it.
+#include <cstddef>
+
+#include "jit/qk_amx.h"
+#include "jit/query_emitter.h"
+
+namespace quire::jit {
+namespace {
+
+// top = largest magnitude of the row
+// factors[0] = top / largest_digits, NaN where top is not finite (of nibbles a sixteenth: codes are times 16)
+// for each 16 elements of a part: n = round(x / factor), its digits to starts           emit_digits
+// for each digit, step, four bytes of the chunk: the row's columns = 0, but the group's  emit_columns
+class QueryAmx : public QueryEmitter {
+public:
+    explicit QueryAmx(const RowKey& key) : QueryEmitter(*key.target), form_(key) {
+        begin_row(form_.plane_bytes() / lanes());
+        take_inverse(float(largest_digits(form_.digits)));
+        if (form_.parts == 2) {
+            const Xbyak::Xmm factor(vec("factor").getIdx());
+            vmovss(factor, ptr[factors_]);
+            vmulss(factor, factor, splat(1 / 16.f));
+            vmovss(ptr[factors_], factor);
+        }
+        emit_digits();
+        emit_columns();
+        end();
+    }
+
+private:
+    void emit_digits() {
+        stage("digits");
+        times(form_.padded_part() / lanes(), "left", [&] {
+            const std::vector<Vec> x = vecs("x", form_.parts);
+            for (int part = 0; part < form_.parts; ++part) {
+                const Vec& v = x[size_t(part)];
+                form_.parts == 1 ? vmovups(v, ptr[row_]) : load_every_second(v, row_ + part * 4);
+                vmulps(v, v, top_);
+                vcvtps2dq(v, v);
+                for (int digit = form_.digits - 1; digit >= 0; --digit) {
+                    vpmovdb(ptr[starts_ + digit * form_.plane_bytes() + part * form_.padded_part()],
+                            Xbyak::Zmm(v.getIdx()));
+                    if (digit == 0) break;
+                    vpaddd(v, v, splat_bits(0x80));
+                    vpsrad(v, v, 8);
+                }
+            }
+            free(x);
+            add(row_, lanes() * 4 * form_.parts);
+            add(starts_, lanes());
+        });
+        mov(starts_, ptr[args() + offsetof(QueryArgs, starts)]);
+    }
+
+    void emit_columns() {
+        stage("columns");
+        Temp none(*this, "0");
+        zero(none);
+        times(form_.digits, "digits", [&] {
+            for (int i = 0; i < int(form_.steps.size()); ++i)
+                for (int at = 0; at < chunk_of(i).bytes; at += 4) emit_dword(i, at, none);
+            add(bytes_, int(form_.steps.size()) * form_.tile_bytes());
+            add(starts_, form_.plane_bytes());
+        });
+    }
+    const KeyAmx::Chunk& chunk_of(int step) const {
+        return form_.chunks[size_t(form_.steps[size_t(step)].chunk)];
+    }
+    void emit_dword(int step, int at, const Vec& none) {
+        const KeyAmx::Chunk& chunk = chunk_of(step);
+        const int column = form_.group_of(chunk, at) - form_.steps[size_t(step)].set * form_.together;
+        const bool own = column >= 0 && column < form_.together;
+        const RegExp to = bytes_ + form_.tile_at(0, step) + at / 4 * form_.lane_bytes();
+        if (!own || form_.together > 1) store_none(to, none);
+        if (!own) return;
+        mov(eax, ptr[starts_ + chunk.part * form_.padded_part() + chunk.at + at]);
+        mov(ptr[to + column * 4], eax);
+    }
+    void store_none(const RegExp& to, const Vec& none) {
+        switch (form_.together) {
+            case 1: return mov(dword[to], 0);
+            case 2: return mov(qword[to], 0);
+            case 4: return vmovups(ptr[to], Xbyak::Xmm(none.getIdx()));
+            case 8: return vmovups(ptr[to], Xbyak::Ymm(none.getIdx()));
+            default: return vmovups(ptr[to], none);
+        }
+    }
+
+    const KeyAmx form_;
+};
+
+}  // namespace
+
+Status generate_query_amx(const RowKey& key, std::vector<uint8_t>* code) {
+    return QueryAmx(key).finish(code);
+}
+
+}  // namespace quire::jit
