@@ -49,6 +49,7 @@ struct DecodeKernels {          // few query rows against a block of cache rows;
     std::vector<int> query_order;  // of words: query_word_order()
     float query_unit = 1;          // of floats: query_unit()
     Kernel<QueryArgs> query_row;   // empty where that is not of bytes, or not generated
+    Kernel<NoArgs> begin_tiles, end_tiles;  // before and behind all others; empty where none has tiles of AMX
     bool of_block = false;         // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;
     Kernel<MinimaArgs> minima;  // empty where the format has none, or pv adds them

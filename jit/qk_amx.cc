@@ -15,94 +15,149 @@ using Xbyak::Tmm;
 using Xbyak::Zmm;
 
 // scales = themselves, NaN for Inf                                                    clean_scales
-// for each 16 keys, for each set of groups:
-//   rows of nibbles, or that are listed -> bytes side by side, in the first set       stage_rows
-//   for step, for digit: sum[digit] += tile of keys * tile of the query, in int32     emit_tiles
-//   (of the next set, while those of this one are scaled)
-//   for each vector of sums: acc += the digits together * scale of the lane's group   emit_scaled
-// and behind the last set
-//   scores[r] = acc, lanes of groups added up, times factors[r]                       emit_scores
+// for each few times 16 keys, as long as their sums are near:
+//   rows of nibbles, or that are listed -> bytes side by side                         stage_row
+//   for each 16 keys, for each set of groups, for step, for digit:
+//     sum[digit] += tile of keys * tile of the query, in int32                        emit_tiles
+//   for each 16 keys:
+//     for each set, for each vector of its sums:
+//       acc += the digits together * scale of the lane's group                        emit_scaled
+//     scores[r] = acc, lanes of groups added up, times factors[r]                     emit_scores
 //
-// 64 bytes of a step, 127 * 128 each, 16 steps: below 2^24; times 256 below 2^31, and the next digit's.
+// 64 bytes of a step, 128 * 128 each, 16 steps: 2^24; times 256, and the next digit's: within 2^31 (dim <=
+// 1024, and of three digits the lowest has a conversion of its own).
 class QkAmx : public Emitter {
 public:
     explicit QkAmx(const RowKey& key)
         : Emitter(*key.target), key_(key), form_(key), prefetch_(*this, key) {
         begin();
         load_args();
-        ldtilecfg(constant(config()));
+        if (!form_.is_standard()) ldtilecfg(constant(config()));
         load_query();
         clean_scales();
-        stage_rows();
-        emit_tiles(0, now_);
+        vmovups(times_256_ = vec("a byte up"), constant(byte_up()));
         Label each;
         L(each);
-        for (int set = 0; set < form_.sets(); ++set) {
-            emit_next(set);
-            emit_scaled(set);
-            xchg(now_, other_);
-        }
-        emit_scores();
-        prefetch_.move(kAmxRows);
-        add(scores_, 4 * kAmxRows);
-        add(scales_, 4 * key.scales_stride() * kAmxRows);
-        sub(count_, kAmxRows);
-        jnz(each, T_NEAR);
-        tilerelease();
+        if (stages()) emit_stage();
+        if (rounds() == 1)
+            emit_round();
+        else
+            emit_rounds();
+        sub(count_, units() * kAmxRows);
+        ja(each, T_NEAR);
+        if (!form_.is_standard()) ldtilecfg(constant(standard_tiles()));
         end();
     }
 
 private:
     static constexpr int kTileBytes = 64 * kAmxRows, kTiles = 8;
+    static constexpr int kMostSums = 8;  // tiles: a quarter of the first-level cache
     static Zmm z(const Vec& v) { return Zmm(v.getIdx()); }
+
+    // Of so many sets at a time, as often, and of so many times 16 keys.
+    int sets_together() const { return std::min(form_.sets(), kMostSums / form_.digits); }
+    int rounds() const { return (form_.sets() + sets_together() - 1) / sets_together(); }
+    int units() const {
+        const int near = kMostSums / (form_.digits * sets_together());
+        const int of_staged = stages() ? kMostStaged / (kAmxRows * staged_bytes()) : near;
+        return std::max(1, std::min({kBlock / kAmxRows, near, of_staged}));
+    }
+    int unit_bytes() const { return sets_together() * form_.digits * kTileBytes; }
+
+    // body() for each 16 of these keys.
+    template <typename Body>
+    void for_units(const Body& body) {
+        Label each;
+        mov(rax, units() * kAmxRows);
+        mov(left_, count_);
+        cmp(left_, rax);
+        cmova(left_, rax);
+        L(each);
+        body();
+        sub(left_, kAmxRows);
+        jnz(each, T_NEAR);
+    }
+    void emit_round() {
+        mov(sums_, ptr[args() + offsetof(QkArgs, numbers)]);
+        for_units([&] {
+            for (int set = 0; set < form_.sets(); ++set) emit_tiles(set, set);
+            next_rows();
+            add(sums_, unit_bytes());
+        });
+        mov(sums_, ptr[args() + offsetof(QkArgs, numbers)]);
+        for_units([&] {
+            for (int set = 0; set < form_.sets(); ++set) emit_scaled(set, set);
+            emit_scores();
+            add(sums_, unit_bytes());
+            next_scores();
+        });
+    }
+    // More sets than have room, of 16 keys.
+    void emit_rounds() {
+        mov(sums_, ptr[args() + offsetof(QkArgs, numbers)]);
+        for (int round = 0, set = 0; round < rounds(); ++round) {
+            const int end = std::min(form_.sets(), set + sets_together());
+            for (int i = set; i < end; ++i) emit_tiles(i, i - set);
+            for (int i = set; i < end; ++i) emit_scaled(i, i - set);
+            set = end;
+        }
+        next_rows();
+        emit_scores();
+        next_scores();
+    }
+    void next_rows() { stages() ? add(staged_, kAmxRows * staged_bytes()) : rows_.move(kAmxRows); }
+    void next_scores() {
+        prefetch_.move(kAmxRows);
+        add(scores_, 4 * kAmxRows);
+        add(scales_, 4 * key_.scales_stride() * kAmxRows);
+    }
 
     void load_args() {
         mov(query_, ptr[args() + offsetof(QkArgs, query)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(scales_, ptr[args() + offsetof(QkArgs, scales)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
-        mov(now_, ptr[args() + offsetof(QkArgs, numbers)]);
-        lea(other_, ptr[now_ + form_.digits * kTileBytes]);
-        if (stages()) lea(staged_, ptr[other_ + form_.digits * kTileBytes]);
         rows_.set(args() + offsetof(QkArgs, rows));
         prefetch_.turns_of(kAmxRows);
         prefetch_.set(args() + offsetof(QkArgs, next), 0);
         mov(key_bytes_, stages() ? staged_bytes() : key_.row_bytes());
         mov(lane_bytes_, form_.lane_bytes());
-        if (!stages() || rest() == 64) return;
+        if (!stages()) return;
+        if (form_.parts == 2) vmovups(upper_ = vec("upper nibbles"), splat_bits(0xf0f0f0f0));
+        if (rest() == 64) return;
         mov(rax, (uint64_t(1) << rest()) - 1);
         kmovq(rest_, rax);
     }
 
     // ---- tiles ----
 
-    static Tmm sum(int digit) { return Tmm(digit); }
-    static bool is_whole(const KeyAmx::Chunk& chunk) { return chunk.bytes == 64; }
+    static Tmm sum(int digit) { return Tmm(digit % 2); }
+    int whole() const { return form_.chunks.front().bytes; }
+    bool is_whole(const KeyAmx::Chunk& chunk) const { return chunk.bytes == whole(); }
     const KeyAmx::Chunk& chunk_of(int step) const {
         return form_.chunks[size_t(form_.steps[size_t(step)].chunk)];
     }
-    int rest() const { return form_.chunks.back().bytes; }  // of a part, whose last chunk may not be whole
-    // Those are tiles of their own.
-    Tmm keys_of(const KeyAmx::Chunk& chunk) const { return Tmm(form_.digits + !is_whole(chunk)); }
-    int first_of_query() const { return form_.digits + (rest() < 64 ? 2 : 1); }
+    // Of a part, whose last chunk may not be whole: those have tiles of their own.
+    int rest() const { return form_.chunks.back().bytes; }
+    bool has_rest() const { return rest() < whole(); }
+    static constexpr int kKeys = 2, kWhole = 2, kRest = kKeys + kWhole;
+    int first_of_query() const { return has_rest() ? kRest + 2 : kRest; }
     // The query stays in tiles where there are enough.
     bool holds_query() const {
-        return first_of_query() + form_.digits * int(form_.steps.size()) <= kTiles;
+        return !has_rest() && first_of_query() + form_.digits * int(form_.steps.size()) <= kTiles;
     }
+    Tmm keys_of(int step, int i) const { return Tmm(is_whole(chunk_of(step)) ? kKeys + i % kWhole : kRest); }
     Tmm query_of(int digit, int step) const {
-        if (holds_query()) return Tmm(first_of_query() + digit * int(form_.steps.size()) + step);
-        const int whole = kTiles - first_of_query() - 1;
-        return Tmm(is_whole(chunk_of(step)) ? first_of_query() + digit % whole : kTiles - 1);
+        if (!is_whole(chunk_of(step))) return Tmm(kRest + 1);
+        const int count = kTiles - first_of_query(), at = digit * int(form_.steps.size()) + step;
+        return Tmm(first_of_query() + at % count);
     }
     std::vector<uint32_t> config() const {
         const int lanes = form_.lane_bytes();
-        std::vector<TileShape> shapes(size_t(form_.digits), {kAmxRows, lanes});
-        shapes.push_back({kAmxRows, 64});
-        if (rest() < 64) shapes.push_back({kAmxRows, rest()});
-        shapes.resize(kTiles, {16, lanes});
-        for (int i = 0; i < int(form_.steps.size()); ++i)
-            for (int digit = 0; digit < form_.digits; ++digit)
-                shapes[size_t(query_of(digit, i).getIdx())] = {chunk_of(i).bytes / 4, lanes};
+        std::vector<TileShape> shapes(kKeys, {kAmxRows, lanes});
+        shapes.resize(kKeys + kWhole, {kAmxRows, whole()});
+        if (has_rest()) shapes.insert(shapes.end(), {{kAmxRows, rest()}, {rest() / 4, lanes}});
+        shapes.resize(kTiles, {whole() / 4, lanes});
         return tile_config(shapes);
     }
     void load_query_tile(int digit, int step) {
@@ -112,63 +167,72 @@ private:
         for (int i = 0; holds_query() && i < int(form_.steps.size()); ++i)
             for (int digit = 0; digit < form_.digits; ++digit) load_query_tile(digit, i);
     }
-
-    void emit_tiles(int set, const Gpr& sums) {
-        stage("products of set " + std::to_string(set));
-        for (int digit = 0; digit < form_.digits; ++digit) tilezero(sum(digit));
-        if (!stages()) rows_.turn(row_);
-        for (int i = 0; i < int(form_.steps.size()); ++i) {
-            if (form_.steps[size_t(i)].set != set) continue;
-            const int at = form_.steps[size_t(i)].chunk;
-            const KeyAmx::Chunk& chunk = chunk_of(i);
-            const RegExp keys = stages() ? staged_ + at * 64 : rows_.in_turn(0, rax) + chunk.at;
-            tileloadd(keys_of(chunk), ptr[keys + key_bytes_]);
-            for (int digit = 0; digit < form_.digits; ++digit) {
-                if (!holds_query()) load_query_tile(digit, i);
-                tdpbssd(sum(digit), keys_of(chunk), query_of(digit, i));
-            }
-        }
-        for (int digit = 0; digit < form_.digits; ++digit)
-            tilestored(ptr[sums + digit * kTileBytes + lane_bytes_], sum(digit));
+    void load_keys(int step, int i) {
+        const int at = form_.steps[size_t(step)].chunk;
+        if (!stages()) rows_.turn(rax);
+        const RegExp keys = stages() ? staged_ + at * 64 : rows_.in_turn(0, rax) + chunk_of(step).at;
+        tileloadd(keys_of(step, i), ptr[keys + key_bytes_]);
     }
 
-    // Tiles of what comes behind a set.
-    void emit_next(int set) {
-        if (set + 1 < form_.sets()) return emit_tiles(set + 1, other_);
-        Label none;
-        cmp(count_, kAmxRows);
-        je(none, T_NEAR);
-        rows_.move(kAmxRows);
-        stage_rows();
-        emit_tiles(0, other_);
-        L(none);
+    // Of a set, to the sums of `place`, digit by digit: as tiles of the query are loaded and sums stored, others
+    // are multiplied.
+    void emit_tiles(int set, int place) {
+        stage("products of set " + std::to_string(set));
+        std::vector<int> steps;
+        for (int i = 0; i < int(form_.steps.size()); ++i)
+            if (form_.steps[size_t(i)].set == set) steps.push_back(i);
+        const int count = int(steps.size());
+        const auto wholes = std::count_if(steps.begin(), steps.end(), [&](int i) { return is_whole(chunk_of(i)); });
+        const bool holds_keys = wholes <= kWhole && count - wholes <= 1;
+        for (int i = 0; holds_keys && i < count; ++i) load_keys(steps[size_t(i)], i);
+        for (int digit = 0; digit < form_.digits; ++digit) {
+            tilezero(sum(digit));
+            for (int i = 0; i < count; ++i) {
+                const int step = steps[size_t(i)];
+                if (!holds_keys) load_keys(step, i);
+                if (!holds_query()) load_query_tile(digit, step);
+                tdpbssd(sum(digit), keys_of(step, i), query_of(digit, step));
+            }
+            tilestored(ptr[sums_ + (place * form_.digits + digit) * kTileBytes + lane_bytes_], sum(digit));
+        }
     }
 
     // ---- rows that are not tiles as they lie ----
 
     bool stages() const { return form_.parts > 1 || !rows_.side_by_side(); }
     int staged_bytes() const { return int(form_.chunks.size()) * 64; }
+    static constexpr int kStagedAt = kMostSums * kTileBytes;  // in numbers, behind the sums
+    static constexpr int kMostStaged = 16 << 10;
+    void emit_stage() {
+        mov(staged_, ptr[args() + offsetof(QkArgs, numbers)]);
+        add(staged_, kStagedAt);
+        mov(sums_, staged_);
+        for_units([&] { stage_rows(); });
+    }
+    // Of sixteen keys, to `sums_` on.
     void stage_rows() {
-        if (!stages()) return;
         stage("rows side by side");
-        rows_.turn(row_);
+        rows_.turn(rax);
+        for (int key = 0; key < kAmxRows; ++key) stage_row(key);
+        rows_.move(kAmxRows);
+        add(sums_, kAmxRows * staged_bytes());
+    }
+    void stage_row(int key) {
         const int of_part = int(form_.chunks.size()) / form_.parts;
-        Temp v(*this, "codes"), low(*this, "low nibbles"), upper(*this, "upper nibbles");
-        vmovups(upper, splat_bits(0xf0f0f0f0));
-        for (int key = 0; key < kAmxRows; ++key) {
-            const RegExp row = rows_.in_turn(key, rax);
-            for (int i = 0; i < of_part; ++i) {
-                const KeyAmx::Chunk& chunk = form_.chunks[size_t(i)];
-                is_whole(chunk) ? vmovups(v, ptr[row + chunk.at]) : vmovdqu8(z(v) | rest_ | T_z, ptr[row + chunk.at]);
-                const RegExp at = staged_ + key * staged_bytes() + i * 64;
-                if (form_.parts == 2) {  // times 16
-                    vpsllw(low, v, 4);
-                    vpandd(low, low, upper);
-                    vpandd(v, v, upper);
-                    vmovups(ptr[at], *low);
-                }
-                vmovups(ptr[at + (form_.parts - 1) * of_part * 64], *v);
+        Temp v(*this, "codes"), low(*this, "low nibbles");
+        const RegExp row = rows_.in_turn(key, rax);
+        for (int i = 0; i < of_part; ++i) {
+            const KeyAmx::Chunk& chunk = form_.chunks[size_t(i)];
+            chunk.bytes == 64 ? vmovups(v, ptr[row + chunk.at])
+                            : vmovdqu8(z(v) | rest_ | T_z, ptr[row + chunk.at]);
+            const RegExp at = sums_ + key * staged_bytes() + i * 64;
+            if (form_.parts == 2) {  // times 16
+                vpsllw(low, v, 4);
+                vpandd(low, low, upper_);
+                vpandd(v, v, upper_);
+                vmovups(ptr[at], *low);
             }
+            vmovups(ptr[at + (form_.parts - 1) * of_part * 64], *v);
         }
     }
 
@@ -179,36 +243,40 @@ private:
 
     void clean_scales() {
         stage("scales");
-        const Gpr left = other_;  // not in use yet
         Temp v(*this, "scales");
         Label each;
         mov(rax, scales_);
-        imul(left, count_, key_.scales_stride() * 4);
+        imul(left_, count_, key_.scales_stride() * 4);
         L(each);
         vmovups(v, ptr[rax]);
         inf_to_nan(v);
         vmovups(ptr[rax], *v);
         add(rax, vec_bytes());
-        sub(left, vec_bytes());
+        sub(left_, vec_bytes());
         jg(each);
-        lea(other_, ptr[now_ + form_.digits * kTileBytes]);
     }
 
-    void emit_scaled(int set) {
+    void emit_scaled(int set, int place) {
         stage("sums of set " + std::to_string(set));
         if (set == 0) acc_ = vecs("acc", vectors());
         Temp total(*this, "total"), low(*this, "low"), scale(*this, "scale");
         for (int v = 0; v < vectors(); ++v) {
-            emit_prefetches(set * vectors() + v, form_.sets() * vectors());
-            emit_total(total, low, now_ + v * vec_bytes());
+            const int turn = set * vectors() + v, turns = form_.sets() * vectors(), asks = std::min(4, turns);
+            if (turn * asks % turns < asks) emit_prefetches(turn * asks / turns, asks);
+            emit_total(total, low, sums_ + place * form_.digits * kTileBytes + v * vec_bytes());
             load_scales(scale, set, v);
             set == 0 ? vmulps(acc_[size_t(v)], total, *scale) : vfmadd231ps(acc_[size_t(v)], total, *scale);
         }
     }
+    static std::vector<uint32_t> byte_up() {
+        std::vector<uint32_t> order;
+        for (uint32_t lane = 0; lane < 16; ++lane) order.push_back(0x02010080 + 0x04040400 * (lane % 4));
+        return order;
+    }
     // What the digits are together, as a number.
     void emit_total(const Vec& total, const Vec& low, const RegExp& sums) {
         vmovups(total, ptr[sums]);
-        vpslld(total, total, 8);
+        vpshufb(z(total), z(total), z(times_256_));  // a shift would be in a product's place
         vpaddd(total, total, ptr[sums + kTileBytes]);
         vcvtdq2ps(total, total);
         if (form_.digits == 2) return;
@@ -332,18 +400,18 @@ private:
     // Share `part` of `parts` of what sixteen keys ask for.
     void emit_prefetches(int part, int parts) {
         prefetch_.some(kAmxRows, part, parts);
-        if (prefetch_.asks_again()) prefetch_.again(rows_, count_, kAmxRows, part, parts);
     }
 
     const RowKey key_;
     const KeyAmx form_;
     Prefetch prefetch_;
     const Gpr query_ = gpr("query"), scores_ = gpr("scores"), scales_ = gpr("scales"), count_ = gpr("count"),
-              now_ = gpr("sums"), other_ = gpr("next sums"), key_bytes_ = gpr("bytes of a key"),
-              lane_bytes_ = gpr("bytes of sums"), row_ = gpr("row");
+              key_bytes_ = gpr("bytes of a key"), lane_bytes_ = gpr("bytes of sums");
+    const Gpr sums_ = gpr("sums"), left_ = gpr("left");
     RowList rows_{*this, key_, key_.row_bytes(), "rows"};
     const Gpr staged_ = stages() ? gpr("staged") : Gpr();
     const Xbyak::Opmask rest_{3};  // bytes of the last chunk
+    Vec upper_, times_256_;
     std::vector<Vec> acc_;
 };
 

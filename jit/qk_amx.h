@@ -41,6 +41,8 @@ struct KeyAmx {
 
     int lanes() const { return padded_rows * together; }  // of a key's sums: [query row][group of the set]
     int lane_bytes() const { return 4 * lanes(); }
+    // Whether all tiles are of 16 rows of 64 bytes (jit/amx.h).
+    bool is_standard() const { return lanes() == 16 && part_bytes % 64 == 0; }
     int sets() const { return (groups + together - 1) / together; }
     int group_of(const Chunk& chunk, int byte) const { return (chunk.at + byte) / group_bytes; }
 

@@ -180,6 +180,7 @@ private:
                             totals = array(whole(R), around.scratch, flush_);
 
         const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
+        const WithTiles tiles{kernels_};
         if (kernels.key_scales)
             poisoned_call<jit::ScalesArgs>(
                 kernels.key_scales, {address(rows.key_scales), key_scales.as<float>(), padded}, around.entry);
@@ -269,6 +270,16 @@ private:
         for (size_t r = 0; r < R; ++r) block.as<float>()[r] *= -1, rescale.as<float>()[r] = 1;
         add_values(of.listed.weights);
     }
+
+    struct WithTiles {
+        explicit WithTiles(const jit::DecodeKernels& decode) : kernels(decode) {
+            if (kernels.begin_tiles) poisoned_call<jit::NoArgs>(kernels.begin_tiles, {}, Entry::nan);
+        }
+        ~WithTiles() {
+            if (kernels.end_tiles) poisoned_call<jit::NoArgs>(kernels.end_tiles, {}, Entry::nan);
+        }
+        const jit::DecodeKernels& kernels;
+    };
 
     static jit::RowKey of_placement(jit::RowKey key, jit::Placement placement) {
         key.placement = placement;
