@@ -55,7 +55,7 @@ Features detect() {
     found.avx512 = found.avx2 && f && dq && bw && vl && (saved & 0xe6) == 0xe6;
     found.avx512_vnni = found.avx512 && (c >> 11 & 1);
     found.avx512_vbmi = found.avx512_vnni && (c >> 1 & 1);
-    const bool tiles = (d >> 22 & 1) && (d >> 24 & 1) && (saved & 0x60000) == 0x60000;
+    const bool tiles = (d >> 22 & 1) && (d >> 24 & 1) && (d >> 25 & 1) && (saved & 0x60000) == 0x60000;
     const uint32_t leaves = a;
     if (leaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
         found.avx_vnni = found.avx2 && (a >> 4 & 1);
