@@ -9,7 +9,7 @@ namespace {
 
 // scales: [keys][S] become [keys / L][S][L]                                       transpose_scales
 // for each up to 8 query rows:
-//   products[g][r] of keys behind the last one, up to whole steps = 0             clear_rest
+//   products[g][r] of keys behind the last one, up to a whole block = 0           clear_rest
 //   for each group g:
 //     products[g][r] = p[r] * scale[g], of L keys each                            emit_tops
 //     top[r] = max over keys of |products[g][r][key]|; NaN if one of them is
@@ -54,8 +54,8 @@ private:
         zero(none);
         const Gpr left = gpr("rows left");
         Label done, each_row, each;
-        test(byte[args() + offsetof(WeightsArgs, count)], ValueAmx::kStepKeys - 1);
-        jz(done, T_NEAR);
+        cmp(dword[args() + offsetof(WeightsArgs, count)], kBlock);
+        je(done, T_NEAR);
         lea(products_, ptr[all_ + form_.products_at(part, 0)]);
         mov(left, form_.groups * form_.rows_of(part));
         L(each_row);
@@ -63,8 +63,8 @@ private:
         L(each);
         vmovups(ptr[products_ + count_ * 4], none);
         add(count_, lanes());
-        test(count_, ValueAmx::kStepKeys - 1);
-        jnz(each, T_NEAR);
+        cmp(count_, kBlock);
+        jb(each, T_NEAR);
         add(products_, row_bytes());
         dec(left);
         jnz(each_row, T_NEAR);
@@ -87,7 +87,7 @@ private:
         }
         lea(products_, ptr[all_ + form_.products_at(part, g)]);
         lea(weights_, ptr[all_ + form_.weights_at(part, 0, g)]);
-        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
+        mov(count_, ValueAmx::kSteps);
         Label each;
         L(each);
         for (int r = 0; r < rows.count; ++r) {
@@ -106,8 +106,8 @@ private:
         }
         add(products_, ValueAmx::kStepKeys * 4);
         add(weights_, form_.step_bytes(part));
-        sub(count_, ValueAmx::kStepKeys);
-        jg(each, T_NEAR);
+        dec(count_);
+        jnz(each, T_NEAR);
         free(inverse);
     }
 
@@ -160,8 +160,7 @@ bool has_value_amx(const RowKey& values) {
     if (!values.target->amx || (type != QUIRE_INT8 && type != QUIRE_INT4)) return false;
     const int column = type == QUIRE_INT4 ? 8 : 4;  // elements of four bytes, which are of one group
     if (values.row_bytes() % kRun != 0 || scale_group(values.format) % column != 0) return false;
-    const int of_group = values.row_bytes() / values.groups();
-    return (of_group >= kRun || kRun % of_group == 0) && values.shared_lanes(values.groups()) <= kMostScales;
+    return values.shared_lanes(values.groups()) <= kMostScales;
 }
 
 bool takes_value_amx(const RowKey& values) {

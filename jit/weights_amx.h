@@ -14,7 +14,6 @@
 namespace quire::jit {
 
 struct ValueAmx {
-    static constexpr int kRows = 8;       // query rows that are multiplied together, at most
     static constexpr int kStepKeys = 64;  // of a row of a tile
     static constexpr int kSteps = kBlock / kStepKeys, kRowBytes = 64;
     static constexpr int kRun = 16;  // bytes
@@ -25,32 +24,29 @@ struct ValueAmx {
           groups(key.groups()),
           digits(key.products == Products::two_bytes ? 2 : 3),
           nibbles(is_of_nibbles(key.format)),
-          row_bytes(key.row_bytes()) {}
+          row_bytes(key.row_bytes()),
+          rows_a_part(fits(8) ? 8 : 4) {}
 
     // The largest weight, which both serve like ValueFours::kLargest: of digits (127, 89) or that.
     float largest() const { return digits == 2 ? float(127 << 8 | 89) : ValueFours::kLargest; }
     // Codes of four bits are 16 times as large.
     float unit() const { return 1 / largest() / (nibbles ? 16 : 1); }
 
-    int parts() const { return (rows + kRows - 1) / kRows; }
-    int first_row(int part) const { return part * kRows; }
-    int rows_of(int part) const { return std::min(kRows, rows - first_row(part)); }
+    // Query rows that are multiplied together: whole fours, as many as there are registers and scratch for.
+    int parts() const { return (rows + rows_a_part - 1) / rows_a_part; }
+    int first_row(int part) const { return part * rows_a_part; }
+    int rows_of(int part) const { return std::min(rows_a_part, rows - first_row(part)); }
 
-    // Bytes: of each part weights as int8_t [steps][groups, by place_of()][digits, the lowest first][rows][64
-    // keys, in the order of key_of()], those behind the last key 0; behind all of them what numbers were
-    // multiplied by, and, for a part at a time, products, float [groups][rows][kBlock]. The former and
-    // factors are float [groups][whole fours of rows].
+    // Bytes: of each part weights as int8_t [steps][groups][digits, the lowest first][rows][64
+    // keys, in the order of key_of()], those behind the last key up to kBlock 0; behind all of them what
+    // numbers were multiplied by, and, for a part at a time, products, float [groups][rows][kBlock]. The
+    // former and factors are float [groups][whole fours of rows].
     int set_bytes() const { return digits * kRowBytes; }  // of a row and a group
     int group_bytes(int part) const { return rows_of(part) * set_bytes(); }
     int step_bytes(int part) const { return groups * group_bytes(part); }
     int weights_at(int part, int step, int group) const {
         return first_row(part) * groups * set_bytes() * kSteps + step * step_bytes(part) +
-               place_of(group) * group_bytes(part);
-    }
-    // Groups of a tile of values follow each other: of small ones every second, or every fourth.
-    int place_of(int group) const {
-        const int of_run = std::max(1, kRun / (row_bytes / groups));
-        return group % of_run * (groups / of_run) + group / of_run;
+               group * group_bytes(part);
     }
     int inverse_at(int group, int row) const {
         return rows * groups * set_bytes() * kSteps + factor_at(group, row);
@@ -65,21 +61,42 @@ struct ValueAmx {
     // Row i of a tile of values, and lane i of a step's weights, have the four keys from this one on.
     static int key_of(int i) { return i % 4 * 16 + i / 4 * 4; }
 
-    // A tile's columns are four elements each of four runs of 16 bytes of a row: column 4 i + m is byte
-    // chunk * 64 + 16 i + 4 j + m of tile j. Its groups, one for each run, those behind the row left out.
-    std::vector<int> groups_of(int chunk, int j) const {
+    // A tile's columns are a run of 16 bytes of a row, or their low or upper nibbles: the groups of every
+    // four.
+    std::vector<int> groups_of(int run) const {
         const int of_group = row_bytes / groups;
         std::vector<int> list;
-        for (int at = chunk * kRowBytes; at < std::min((chunk + 1) * kRowBytes, row_bytes); at += kRun)
-            list.push_back((at + 4 * j) / of_group);
+        for (int at = run * kRun; at < (run + 1) * kRun; at += 4) list.push_back(at / of_group);
         return list;
     }
-    int chunks() const { return (row_bytes + kRowBytes - 1) / kRowBytes; }
-    int bytes_of(int chunk) const { return std::min(kRowBytes, row_bytes - chunk * kRowBytes); }
+    int most_groups() const {
+        int most = 0;
+        for (int run = 0; run < row_bytes / kRun; ++run)
+            most = std::max(most, groups_of(run).back() - groups_of(run).front() + 1);
+        return most;
+    }
+    // Of so many runs, or of what is left.
+    static constexpr int kChunkRuns = 2;
+    int chunks() const { return (row_bytes / kRun + kChunkRuns - 1) / kChunkRuns; }
+    int first_run(int chunk) const { return chunk * kChunkRuns; }
+    int runs_of(int chunk) const { return std::min(kChunkRuns, row_bytes / kRun - first_run(chunk)); }
+
+    // In scratch, bytes: tiles of one chunk of all steps, and those of the next; behind them sums, int32_t
+    // [tiles][most_groups()][digits][rows][16].
+    static constexpr int kTileBytes = 16 * kRowBytes;
+    int tiles_of_run() const { return nibbles ? 2 : 1; }  // of low nibbles, and of upper ones
+    int tiles() const { return kChunkRuns * tiles_of_run(); }
+    int tiles_step_bytes() const { return tiles() * kTileBytes; }
+    int tiles_at(int chunk) const { return chunk % 2 * kSteps * tiles_step_bytes(); }
+    int sums_at() const { return chunks() > 1 ? 2 * tiles_at(1) : kSteps * tiles_step_bytes(); }
+    int sums_bytes(int most_rows) const { return most_groups() * digits * most_rows * kRowBytes; }
+    bool fits(int most_rows) const {
+        return sums_at() + tiles() * sums_bytes(most_rows) <= kMostNumbers * 64;
+    }
 
     const int rows, row_fours, groups, digits;
     const bool nibbles;
-    const int row_bytes;
+    const int row_bytes, rows_a_part;
 };
 
 bool has_value_amx(const RowKey& values);  // whatever their products
