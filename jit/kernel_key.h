@@ -12,7 +12,7 @@ namespace quire::jit {
 
 // What a kernel's products are of. Floats, and query numbers of three bytes each: precision `highest`; words,
 // and query words of two bytes each, `high`; bytes, scaled words (jit/weights.h), and tiles of bfloat16
-// numbers, `medium`.
+// numbers, `medium`. Of values by AMX three_bytes are `highest`, two_bytes what is below it: of the weights.
 enum class Products { floats, words, bytes, bfloats, two_bytes, three_bytes, scaled_words };
 
 inline const char* products_name(Products products) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "jit/pv_amx.h"
 #include "jit/pv_bytes.h"
 #include "jit/pv_fours.h"
 #include "jit/pv_passes.h"
@@ -12,6 +13,7 @@
 #include "jit/row_loader.h"
 #include "jit/token_codes.h"
 #include "jit/weights.h"
+#include "jit/weights_amx.h"
 #include "jit/weights_runs.h"
 #include "jit/word_loader.h"
 
@@ -289,6 +291,7 @@ private:
 }  // namespace
 
 Status generate_pv(const RowKey& key, std::vector<uint8_t>* code) {
+    if (takes_value_amx(key)) return generate_pv_amx(key, code);
     if (key.products == Products::three_bytes) return generate_pv_fours(key, code);
     if (key.bytes()) return has_value_runs(key) ? generate_pv_runs(key, code) : generate_pv_bytes(key, code);
     if (takes_shifts(key) && !key.scales_words()) return generate_pv_shifts(key, code);

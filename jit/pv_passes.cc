@@ -47,7 +47,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     if (!asks_within()) emit_asks(pass, 0, 1);
     rows_.turn(row_);
     emit_turn(acc, pass);
-    add(weights_, turn_bytes());
+    if (turn_bytes() > 0) add(weights_, turn_bytes());
     rows_.move(keys_a_turn());
     if (keeps_values()) add(numbers_, keys_a_turn() * pass.width * vec_bytes());
     sub(count_, keys_a_turn());

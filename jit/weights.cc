@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "jit/weights_amx.h"
 #include "jit/weights_emitter.h"
 #include "jit/weights_fours.h"
 #include "jit/weights_runs.h"
@@ -231,13 +232,14 @@ bool has_scaled_words(const RowKey& values) {
 }
 
 bool reads_value_scales(const RowKey& values) {
-    const bool of_integers = values.words() || values.products == Products::three_bytes ||
-                             (values.bytes() && has_value_runs(values));
+    const bool of_digits = values.products == Products::two_bytes || values.products == Products::three_bytes;
+    const bool of_integers = values.words() || of_digits || (values.bytes() && has_value_runs(values));
     if (token_block_info(values.format.type)) return values.words();
     return of_integers && values.has_lists_of_scales();
 }
 
 Status generate_weights(const RowKey& values, std::vector<uint8_t>* code) {
+    if (takes_value_amx(values)) return generate_weights_amx(values, code);
     if (values.products == Products::three_bytes) return generate_weights_fours(values, code);
     return values.words() || values.bytes() ? Weights(values).finish(code)
                                             : FloatWeights(values).finish(code);

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "jit/byte_loader.h"
-#include "jit/weights_emitter.h"
+#include "jit/weights_digits_emitter.h"
 
 namespace quire::jit {
 namespace {
@@ -18,13 +18,12 @@ namespace {
 //     n = round(p * scale * inverses[g][r]); total[r] += n, both as n + kHalfDigits
 //     weights[g][r] = digits of n, of four keys each
 //   starts[g][r] = what the codes' offset times total[r] is, with another sign    emit_starts
-class WeightsFours : public WeightsEmitter {
+class WeightsFours : public WeightsOfDigits<ValueFours> {
 public:
-    explicit WeightsFours(const RowKey& key) : WeightsEmitter(key), form_(key) {
+    explicit WeightsFours(const RowKey& key) : WeightsOfDigits(key) {
         begin();
         if (!of_tokens()) transpose_scales();
-        mov(factors_, ptr[args() + offsetof(WeightsArgs, factors)]);
-        mov(starts_, ptr[args() + offsetof(WeightsArgs, weights)]);
+        set_up();
         for (int row = 0; row < key_.rows; row += kRows) {
             const Rows part{row, std::min(kRows, key_.rows - row)};
             for (int g = 0; g < form_.groups; ++g) emit_factors(g, part);
@@ -35,93 +34,12 @@ public:
 
 private:
     static constexpr int kRows = 8;  // that there are registers for
-    struct Rows {
-        int first, count;
-        int padded() const { return (count + 3) / 4 * 4; }
-    };
-
-    // Of L keys.
-    int scales_bytes() const { return (of_tokens() ? key_.groups() : key_.scales_stride()) * vec_bytes(); }
-
-    // body() for each L keys.
-    template <typename Body>
-    void for_each_keys(const Body& body) {
-        mov(scales_, ptr[args() + offsetof(WeightsArgs, scales)]);
-        mov(probabilities_, ptr[args() + offsetof(WeightsArgs, probabilities)]);
-        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
-        Label each;
-        L(each);
-        body();
-        add(scales_, scales_bytes());
-        add(probabilities_, vec_bytes());
-        sub(count_, lanes());
-        jnz(each, T_NEAR);
-    }
-
-    // Of adjacent rows as the cache has them.
-    void transpose_scales() {
-        stage("scales");
-        const bool reads = reads_value_scales(key_);
-        const Gpr stored = gpr("stored");
-        if (reads) mov(stored, ptr[args() + offsetof(WeightsArgs, stored_scales)]);
-        for_each_keys([&] {
-            const std::vector<Vec> v = vecs("scales", key_.scales_stride());
-            for (int i = 0; i < int(v.size()); ++i)
-                reads ? load_half_lists(v[size_t(i)],
-                                        stored + i * lanes() / key_.scales_stride() * key_.scale_bytes(),
-                                        key_.groups(), key_.scales_stride())
-                      : vmovups(v[size_t(i)], ptr[scales_ + i * vec_bytes()]);
-            if (reads) add(stored, lanes() * key_.scale_bytes());
-            const std::vector<Vec> of_groups = separated(v);
-            for (int g = 0; g < form_.groups; ++g)
-                vmovups(ptr[scales_ + g * vec_bytes()], of_groups[size_t(g)]);
-            free(v);
-        });
-        free(stored);
-    }
-
-    // d = p[r] * scale of L keys.
-    void load_product(const Vec& d, const Vec& scale, int r) { vmulps(d, scale, ptr[row_at(r)]); }
-
-    // As unsigned integers, bits of larger magnitudes are larger, and those of NaN the largest: with a sign,
-    // too, which 0 * Inf has.
-    void emit_tops(const std::vector<Vec>& top, int g, const Rows& rows) {
-        Temp scale(*this, "scale"), product(*this, "product"), mask(*this, "mask");
-        vmovups(mask, splat_bits(0x7fffffff));
-        for (const Vec& v : top) vmovups(v, splat(kLeastTop));
-        for_each_keys([&] {
-            vpandd(scale, mask, ptr[scales_ + g * vec_bytes()]);
-            for (int r = 0; r < rows.count; ++r) {
-                load_product(product, scale, rows.first + r);
-                vpmaxud(top[size_t(r)], top[size_t(r)], product);
-            }
-        });
-    }
-
     static constexpr int kHalfDigits = 0x808080;
-
-    void emit_factors(int g, const Rows& rows) {
-        stage("factors of group " + std::to_string(g));
-        const std::vector<Vec> top = vecs("top", rows.padded());
-        emit_tops(top, g, rows);
-        Temp factor(*this, "factor");
-        const auto x = [](const Vec& v) { return Xbyak::Xmm(v.getIdx()); };
-        for (int first = 0; first < rows.padded(); first += 4) {
-            const Vec* const four = &top[size_t(first)];
-            fold_four(four, [&](const Vec& to, const Vec& from) { vpmaxud(to, to, from); });
-            vmovups(factor, splat(ValueFours::kLargest));
-            vdivps(x(factor), x(factor), x(four[0]));
-            vmovups(ptr[starts_ + form_.inverse_at(g, rows.first + first)], x(factor));
-            vmovups(ptr[factors_ + form_.factor_at(g, rows.first + first)], x(four[0]));
-        }
-        free(top);
-    }
 
     void emit_digits(int g, const Rows& rows) {
         stage("digits of group " + std::to_string(g));
         const std::vector<Vec> total = vecs("total", rows.padded()), inverse = vecs("inverse", rows.count);
-        for (int r = 0; r < rows.count; ++r)
-            broadcast(inverse[size_t(r)], ptr[starts_ + form_.inverse_at(g, rows.first + r)]);
+        load_inverses(inverse, g, rows);
         Temp scale(*this, "scale"), number(*this, "number"), half(*this, "half digits"),
             number_of_half(*this, "the same as a number"), order(*this, "order"),
             tokens(*this, "order of tokens");
@@ -159,13 +77,6 @@ private:
         for (const Vec& v : totals) vpbroadcastd(v, eax);
     }
 
-    // Of each 128 bits: byte d of the four lanes becomes lane d.
-    std::vector<uint32_t> digits_of_four() const {
-        std::vector<uint32_t> order;
-        for (uint32_t i = 0; i < uint32_t(lanes()); ++i) order.push_back(0x0c080400 + 0x01010101 * (i % 4));
-        return order;
-    }
-
     // The total's parts of 8 bits, the last one of what is above, stand for their digits' totals: the sum is
     // the same.
     void emit_starts(const std::vector<Vec>& total, int g, const Rows& rows) {
@@ -181,7 +92,7 @@ private:
             vpandd(v, v, four_constants({0xff, 0xff, 0xffffffff, 0}));
             vpslld(v, v, offset_bits);
             vpsubd(v, none, v);
-            vmovups(ptr[starts_ + form_.start_at(g, rows.first + first)], v);
+            vmovups(ptr[all_ + form_.start_at(g, rows.first + first)], v);
         }
     }
     Address four_constants(const std::vector<uint32_t>& four) {
@@ -189,10 +100,6 @@ private:
         for (int i = 0; i < lanes(); ++i) words.push_back(four[size_t(i % 4)]);
         return constant(words);
     }
-
-    const ValueFours form_;
-    const Gpr scales_ = gpr("scales"), weights_ = gpr("weights"), starts_ = gpr("starts"),
-              factors_ = gpr("factors");
 };
 
 }  // namespace

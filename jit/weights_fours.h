@@ -23,6 +23,8 @@ struct ValueFours {
     explicit ValueFours(const RowKey& key)
         : rows(key.rows), row_fours((key.rows + 3) / 4), groups(key.groups()) {}
 
+    static float largest() { return kLargest; }
+
     // Bytes: weights as int8_t [groups][rows][kBlock / 4][4: the digits, the lowest first][4 keys]; behind
     // them the starts, int32_t [groups][whole fours of rows][4], and what numbers were multiplied by. That
     // and factors are float [groups][whole fours of rows].

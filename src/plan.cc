@@ -5,6 +5,7 @@
 #include "jit/byte_loader.h"
 #include "jit/pack.h"
 #include "jit/weights.h"
+#include "jit/weights_amx.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/word_loader.h"
@@ -133,6 +134,8 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (jit::folds_scales(values)) plan->weight_stride = 2 * values.scales_stride();  // words, or float
     if ((!lower || has_minima(values.format)) && jit::has_value_fours(values))
         plan->weight_stride = std::max(plan->weight_stride, jit::ValueFours::weight_stride(values));
+    if (jit::has_value_amx(values))
+        plan->weight_stride = std::max(plan->weight_stride, jit::ValueAmx::weight_stride(values));
     if (token_block_info(values.format.type))
         plan->weight_stride = std::max(plan->weight_stride, 2 * values.groups());
     plan->decode_rows = most_decode_rows(spec, target);

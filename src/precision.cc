@@ -9,6 +9,7 @@
 #include "jit/tile_words.h"
 #include "jit/token_qk_bytes.h"
 #include "jit/weights.h"
+#include "jit/weights_amx.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/weights_runs.h"
@@ -109,6 +110,8 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
 }
 
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
+    if (jit::has_value_amx(key))
+        return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::three_bytes : jit::Products::two_bytes;
     if (precision == QUIRE_PRECISION_MEDIUM && pays_to_scale(key)) return jit::Products::scaled_words;
     if (token_block_info(key.format.type)) return token_value_products(key, precision);
     // Where a group has a minimum, its codes are far from zero if one value is large: words add more than

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "jit/qk_fours.h"
+#include "jit/weights_amx.h"
 #include "jit/weights_fours.h"
 #include "jit/weights_runs.h"
 #include "tests/support/decode.h"
@@ -72,6 +73,31 @@ TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
                     if (digits) check_decode({target, shape, shape, rows, {}, jit::Products::three_bytes});
                 }
     if (!any) GTEST_SKIP() << "no target here has VNNI with vectors of 512 bits";
+}
+
+// Values by tiles of AMX: one to four groups in a tile, the same in all tiles of a row or others, whole passes
+// and parts of one.
+TEST(KernelsDecode, EveryRowCountOfAmxValues) {
+    const std::pair<int, int> of_bytes[] = {{16, 4},   {32, 8},   {48, 48},   {64, 32},  {72, 24}, {80, 16},
+                                            {96, 48},  {96, 12},  {112, 112}, {128, 32}, {128, 8}, {192, 96},
+                                            {192, 12}, {256, 64}, {512, 32},  {576, 576}},
+                              of_nibbles[] = {{32, 8},   {64, 32},   {96, 24},   {128, 32}, {128, 8},
+                                              {160, 80}, {192, 192}, {224, 112}, {256, 32}, {512, 64}};
+    bool any = false;
+    const auto check = [&](const Target* target, quire_type type, int dim, int group) {
+        for (int rows = 1; rows <= jit::kMaxDecodeRows; ++rows) {
+            const RowShape shape = {quantised(type, group, rows % 2 ? QUIRE_F16 : QUIRE_F32), dim};
+            if (!jit::has_value_amx({target, shape.format, dim, rows})) continue;
+            any = true;
+            for (const jit::Products products : {jit::Products::two_bytes, jit::Products::three_bytes})
+                check_decode({target, shape, shape, rows, {}, products});
+        }
+    };
+    for (const Target* target : jit_targets()) {
+        for (const auto& [dim, group] : of_bytes) check(target, QUIRE_INT8, dim, group);
+        for (const auto& [dim, group] : of_nibbles) check(target, QUIRE_INT4, dim, group);
+    }
+    if (!any) GTEST_SKIP() << "no target here has AMX";
 }
 
 // Each number of rows has code of its own, by the registers that it takes.

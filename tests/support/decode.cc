@@ -9,6 +9,7 @@
 #include "jit/qk_fours.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
+#include "jit/weights_amx.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/weights_runs.h"
@@ -31,6 +32,10 @@ jit::Products key_products(const DecodeSetup& setup) {
 jit::RowKey value_key(const DecodeSetup& setup) {
     jit::RowKey key{setup.target, setup.values.format, setup.values.dim, setup.rows};
     const bool of_digits = setup.products == jit::Products::three_bytes;
+    if ((of_digits || setup.products == jit::Products::two_bytes) && jit::has_value_amx(key)) {
+        key.products = setup.products;
+        return key;
+    }
     if (of_digits && jit::has_value_fours(key)) key.products = setup.products;
     if (!of_digits && setup.products != jit::Products::floats && can_be_words(setup.values.format))
         key.products = jit::Products::words;
@@ -90,7 +95,8 @@ public:
 
     // Against double; `tolerance` is far above rounding and far below any mistake.
     void check(const Result& result) const {
-        const bool words = key_.words() || value_.words() || key_.products == jit::Products::two_bytes;
+        const bool words = key_.words() || value_.words() || key_.products == jit::Products::two_bytes ||
+                           value_.products == jit::Products::two_bytes;
         // Scaled words have 12 bits. Bytes: of the rounded query.
         const double tolerance = value_.scales_words() ? 1e-3 : words ? 5e-4 : 2e-5;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
@@ -219,14 +225,15 @@ private:
         // As pairs of words; blocks of tokens may have floats.
         const bool folded = tokens && jit::token_weights_fold(value_),
                    digits = value_.products == jit::Products::three_bytes;
-        const int stride = value_.bytes()              ? jit::value_bytes_stride(value_, int(R))
-                           : digits                    ? jit::ValueFours::weight_stride(value_)
-                           : value_.scales_words()     ? jit::ScaledWords::weight_stride(value_, int(R))
-                           : folded && value_.words()  ? jit::TokenWords(value_).weight_stride()
-                           : folded                    ? value_.groups() * 2
-                           : tokens                    ? 0
-                           : jit::folds_scales(value_) ? 2 * value_.scales_stride()
-                                                       : value_.weight_stride();
+        const int stride = value_.bytes()                 ? jit::value_bytes_stride(value_, int(R))
+                           : jit::takes_value_amx(value_) ? jit::ValueAmx::weight_stride(value_)
+                           : digits                       ? jit::ValueFours::weight_stride(value_)
+                           : value_.scales_words()        ? jit::ScaledWords::weight_stride(value_, int(R))
+                           : folded && value_.words()     ? jit::TokenWords(value_).weight_stride()
+                           : folded                       ? value_.groups() * 2
+                           : tokens                       ? 0
+                           : jit::folds_scales(value_)    ? 2 * value_.scales_stride()
+                                                          : value_.weight_stride();
         const size_t room = tokens ? 0 : size_t(setup_.target->lanes());  // a vector more may be read
         // Behind the last row there is no line that pads it.
         const size_t weights_length = R * size_t(jit::weight_row_bytes(2 * stride)) - jit::kWeightsPad;

@@ -1,0 +1,175 @@
+#include "jit/weights_amx.h"
+
+#include <cstddef>
+
+#include "jit/weights_digits_emitter.h"
+
+namespace quire::jit {
+namespace {
+
+// scales: [keys][S] become [keys / L][S][L]                                       transpose_scales
+// for each up to 8 query rows:
+//   products[g][r] of keys behind the last one, up to a whole block = 0           clear_rest
+//   for each group g:
+//     products[g][r] = p[r] * scale[g], of L keys each                            emit_tops
+//     top[r] = max over keys of |products[g][r][key]|; NaN if one of them is
+//     inverses[g][r] = largest / top[r], factors[g][r] = top[r]                   emit_factors
+//   for each group g, each 64 keys, r:                                            emit_digits
+//     n = round(products[g][r] * inverses[g][r])
+//     weights[step][g] = digits of n
+class WeightsAmx : public WeightsOfDigits<ValueAmx> {
+public:
+    explicit WeightsAmx(const RowKey& key) : WeightsOfDigits(key) {
+        begin();
+        transpose_scales();
+        set_up();
+        for (int part = 0; part < form_.parts(); ++part) {
+            const Rows rows{form_.first_row(part), form_.rows_of(part)};
+            clear_rest(part);
+            for (int g = 0; g < form_.groups; ++g) {
+                lea(products_, ptr[all_ + form_.products_at(part, g)]);
+                emit_factors(g, rows);
+            }
+            for (int g = 0; g < form_.groups; ++g) emit_digits(g, part, rows);
+        }
+        end();
+    }
+
+private:
+    static constexpr int kFour = 4;             // vectors of a step
+    static constexpr int kHalfDigits = 0x8080;  // of two
+    static constexpr int kHalfOfThree = kHalfDigits << 8 | 0x80;
+    int row_bytes() const { return kBlock * 4; }  // of products
+
+    bool keeps_products() const override { return true; }
+    void keep_product(const Vec& product, const Vec& mask, int row) override {
+        vmovups(ptr[products_ + row * row_bytes()], product);
+        vpandd(product, product, mask);
+    }
+    void next_products() override { add(products_, vec_bytes()); }
+
+    void clear_rest(int part) {
+        stage("products of no keys");
+        Temp none(*this, "0");
+        zero(none);
+        const Gpr left = gpr("rows left");
+        Label done, each_row, each;
+        cmp(dword[args() + offsetof(WeightsArgs, count)], kBlock);
+        je(done, T_NEAR);
+        lea(products_, ptr[all_ + form_.products_at(part, 0)]);
+        mov(left, form_.groups * form_.rows_of(part));
+        L(each_row);
+        mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
+        L(each);
+        vmovups(ptr[products_ + count_ * 4], none);
+        add(count_, lanes());
+        cmp(count_, kBlock);
+        jb(each, T_NEAR);
+        add(products_, row_bytes());
+        dec(left);
+        jnz(each_row, T_NEAR);
+        L(done);
+        free(left);
+    }
+
+    void emit_digits(int g, int part, const Rows& rows) {
+        stage("digits of group " + std::to_string(g));
+        const std::vector<Vec> inverse = vecs("inverse", rows.count);
+        load_inverses(inverse, g, rows);
+        const bool three = form_.digits == 3;
+        Temp half(*this, "half digits as a number"), signs(*this, "signs of digits"), order(*this, "order");
+        vmovups(half, splat(three ? float(kHalfOfThree) : kOfWords + float(kHalfDigits)));
+        vmovups(signs, splat_bits(0x80808080));
+        vmovups(order, constant(three ? digits_of_four() : digits_of_two_fours()));
+        if (!three) {
+            mov(eax, 0x55555555);
+            kmovd(k1, eax);
+        }
+        lea(products_, ptr[all_ + form_.products_at(part, g)]);
+        lea(weights_, ptr[all_ + form_.weights_at(part, 0, g)]);
+        mov(count_, ValueAmx::kSteps);
+        Label each;
+        L(each);
+        for (int r = 0; r < rows.count; ++r) {
+            const std::vector<Vec> n = vecs("n", kFour);
+            for (int z = 0; z < kFour; ++z) {
+                vmovups(n[size_t(z)], ptr[products_ + r * row_bytes() + z * vec_bytes()]);
+                vfmadd213ps(n[size_t(z)], inverse[size_t(r)], half);  // a byte is its digit, and 128
+            }
+            const std::vector<Vec> digits = three ? three_digits(n, order) : two_digits(n, order);
+            for (int digit = 0; digit < form_.digits; ++digit) {
+                const Vec& of_digit = digits[size_t(digit)];
+                vpxord(of_digit, of_digit, signs);
+                vmovups(ptr[weights_ + (digit * rows.count + r) * ValueAmx::kRowBytes], of_digit);
+            }
+            free(n);
+        }
+        add(products_, ValueAmx::kStepKeys * 4);
+        add(weights_, form_.step_bytes(part));
+        dec(count_);
+        jnz(each, T_NEAR);
+        free(inverse);
+    }
+
+    // Lane 4 i + z of each: the digit of keys 16 z + 4 i and the three behind it.
+    std::vector<Vec> three_digits(const std::vector<Vec>& n, const Vec& order) {
+        static_assert(kHalfOfThree + int(ValueFours::kLargest) + 1 <= 1 << 24);  // whole numbers in a float
+        for (const Vec& v : n) {
+            vcvtps2dq(v, v);
+            vpshufb(v, v, order);
+        }
+        Temp low(*this, "low"), upper(*this, "upper");
+        vpunpckldq(low, n[0], n[1]);
+        vpunpckhdq(n[0], n[0], n[1]);
+        vpunpckldq(upper, n[2], n[3]);
+        vpunpckhdq(n[2], n[2], n[3]);
+        vpunpcklqdq(n[1], low, upper);
+        vpunpckhqdq(n[3], low, upper);
+        vpunpcklqdq(n[2], n[0], n[2]);
+        return {n[1], n[3], n[2]};
+    }
+
+    // The last bit of a number of this size is 1: what is added to it is a word in its lower half.
+    static constexpr float kOfWords = 3 << 22;
+    std::vector<Vec> two_digits(const std::vector<Vec>& n, const Vec& order) {
+        for (size_t i = 0; i < n.size(); i += 2) {
+            vpslld(n[i + 1], n[i + 1], 16);
+            vmovdqu16(n[i + 1] | k1, n[i]);
+            vpshufb(n[i + 1], n[i + 1], order);
+        }
+        vpunpcklqdq(n[0], n[1], n[3]);
+        vpunpckhqdq(n[1], n[1], n[3]);
+        return {n[0], n[1]};
+    }
+    // Of each 128 bits, {a0 b0 a1 b1 ..} of words: {low a, low b, high a, high b}, of four each.
+    std::vector<uint32_t> digits_of_two_fours() const {
+        std::vector<uint32_t> order;
+        for (uint32_t i = 0; i < uint32_t(lanes()); ++i)
+            order.push_back(0x0c080400 + 0x01010101 * (i % 2 * 2 + i % 4 / 2));
+        return order;
+    }
+
+    const Gpr products_ = gpr("products");
+};
+
+}  // namespace
+
+bool has_value_amx(const RowKey& values) {
+    constexpr int kMostScales = 16, kRun = ValueAmx::kRun;
+    const quire_type type = values.format.type;
+    if (!values.target->amx || (type != QUIRE_INT8 && type != QUIRE_INT4)) return false;
+    const int column = type == QUIRE_INT4 ? 8 : 4;  // elements of four bytes, which are of one group
+    if (values.row_bytes() % kRun != 0 || scale_group(values.format) % column != 0) return false;
+    return values.shared_lanes(values.groups()) <= kMostScales;
+}
+
+bool takes_value_amx(const RowKey& values) {
+    return (values.products == Products::two_bytes || values.products == Products::three_bytes) &&
+           has_value_amx(values);
+}
+
+Status generate_weights_amx(const RowKey& key, std::vector<uint8_t>* code) {
+    return WeightsAmx(key).finish(code);
+}
+
+}  // namespace quire::jit

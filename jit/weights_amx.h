@@ -1,0 +1,108 @@
+// Decode's values by tiles of AMX: signed bytes of four keys a lane, by weights of two or three digits, at
+// `highest` as jit/weights_fours.h has them, below it of 15 bits and a sign.
+//
+// A product of tiles is of rows of weights, those of some groups (their digits, their query rows), and of
+// columns of values, an element each: a row of weights counts for the columns of its group alone.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "jit/args.h"
+#include "jit/kernel_key.h"
+#include "jit/weights_fours.h"
+
+namespace quire::jit {
+
+struct ValueAmx {
+    static constexpr int kStepKeys = 64;  // of a row of a tile
+    static constexpr int kSteps = kBlock / kStepKeys, kRowBytes = 64;
+    static constexpr int kRun = 16;  // bytes
+
+    explicit ValueAmx(const RowKey& key)
+        : rows(key.rows),
+          row_fours((key.rows + 3) / 4),
+          groups(key.groups()),
+          digits(key.products == Products::two_bytes ? 2 : 3),
+          nibbles(is_of_nibbles(key.format)),
+          row_bytes(key.row_bytes()),
+          rows_a_part(fits(8) ? 8 : 4) {}
+
+    // The largest weight, which both serve like ValueFours::kLargest: of digits (127, 89) or that.
+    float largest() const { return digits == 2 ? float(127 << 8 | 89) : ValueFours::kLargest; }
+    // Codes of four bits are 16 times as large.
+    float unit() const { return 1 / largest() / (nibbles ? 16 : 1); }
+
+    // Query rows that are multiplied together: whole fours, as many as there are registers and scratch for.
+    int parts() const { return (rows + rows_a_part - 1) / rows_a_part; }
+    int first_row(int part) const { return part * rows_a_part; }
+    int rows_of(int part) const { return std::min(rows_a_part, rows - first_row(part)); }
+
+    // Bytes: of each part weights as int8_t [steps][groups][digits, the lowest first][rows][64
+    // keys, in the order of key_of()], those behind the last key up to kBlock 0; behind all of them what
+    // numbers were multiplied by, and, for a part at a time, products, float [groups][rows][kBlock]. The
+    // former and factors are float [groups][whole fours of rows].
+    int set_bytes() const { return digits * kRowBytes; }  // of a row and a group
+    int group_bytes(int part) const { return rows_of(part) * set_bytes(); }
+    int step_bytes(int part) const { return groups * group_bytes(part); }
+    int weights_at(int part, int step, int group) const {
+        return first_row(part) * groups * set_bytes() * kSteps + step * step_bytes(part) +
+               group * group_bytes(part);
+    }
+    int inverse_at(int group, int row) const {
+        return rows * groups * set_bytes() * kSteps + factor_at(group, row);
+    }
+    int factor_at(int group, int row) const { return (group * row_fours * 4 + row) * 4; }
+    int products_at(int part, int group) const {
+        return (inverse_at(groups, 0) + 63) / 64 * 64 + group * rows_of(part) * kBlock * 4;
+    }
+    // As ValueFours::weight_stride(): for products and digits together they take less than 1 KB.
+    static int weight_stride(const RowKey& key) { return 4 * key.groups(); }
+
+    // Row i of a tile of values, and lane i of a step's weights, have the four keys from this one on.
+    static int key_of(int i) { return i % 4 * 16 + i / 4 * 4; }
+
+    // A tile's columns are a run of 16 bytes of a row, or their low or upper nibbles: the groups of every
+    // four.
+    std::vector<int> groups_of(int run) const {
+        const int of_group = row_bytes / groups;
+        std::vector<int> list;
+        for (int at = run * kRun; at < (run + 1) * kRun; at += 4) list.push_back(at / of_group);
+        return list;
+    }
+    int most_groups() const {
+        int most = 0;
+        for (int run = 0; run < row_bytes / kRun; ++run)
+            most = std::max(most, groups_of(run).back() - groups_of(run).front() + 1);
+        return most;
+    }
+    // Of so many runs, or of what is left.
+    static constexpr int kChunkRuns = 2;
+    int chunks() const { return (row_bytes / kRun + kChunkRuns - 1) / kChunkRuns; }
+    int first_run(int chunk) const { return chunk * kChunkRuns; }
+    int runs_of(int chunk) const { return std::min(kChunkRuns, row_bytes / kRun - first_run(chunk)); }
+
+    // In scratch, bytes: tiles of one chunk of all steps, and those of the next; behind them sums, int32_t
+    // [tiles][most_groups()][digits][rows][16].
+    static constexpr int kTileBytes = 16 * kRowBytes;
+    int tiles_of_run() const { return nibbles ? 2 : 1; }  // of low nibbles, and of upper ones
+    int tiles() const { return kChunkRuns * tiles_of_run(); }
+    int tiles_step_bytes() const { return tiles() * kTileBytes; }
+    int tiles_at(int chunk) const { return chunk % 2 * kSteps * tiles_step_bytes(); }
+    int sums_at() const { return chunks() > 1 ? 2 * tiles_at(1) : kSteps * tiles_step_bytes(); }
+    int sums_bytes(int most_rows) const { return most_groups() * digits * most_rows * kRowBytes; }
+    bool fits(int most_rows) const {
+        return sums_at() + tiles() * sums_bytes(most_rows) <= kMostNumbers * 64;
+    }
+
+    const int rows, row_fours, groups, digits;
+    const bool nibbles;
+    const int row_bytes, rows_a_part;
+};
+
+bool has_value_amx(const RowKey& values);  // whatever their products
+// Of these products.
+bool takes_value_amx(const RowKey& values);
+
+Status generate_weights_amx(const RowKey& key, std::vector<uint8_t>* code);  // void(const WeightsArgs*)
+
+}  // namespace quire::jit
