@@ -12,6 +12,7 @@
 #include "jit/token_qk.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
+#include "jit/weights_amx.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 
@@ -183,7 +184,7 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
     QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, keys, values, kernels)
                                                    : make_row_pv(cache, keys, values, kernels));
     QUIRE_TRY(make_side_by_side(cache, keys, values, placement, &kernels->side_by_side));
-    if (takes_key_amx(keys)) QUIRE_TRY(make_tiles(cache, *keys.target, kernels));
+    if (takes_key_amx(keys) || takes_value_amx(values)) QUIRE_TRY(make_tiles(cache, *keys.target, kernels));
     kernels->placement = placement;
     kernels->of_block = values.words() || values.bytes();
     const SoftmaxKey softmax{keys.target, scores, kernels->of_block};

@@ -46,21 +46,13 @@ private:
     int rows_of(const std::vector<int>& groups, int part) const {
         return (groups.back() - groups.front() + 1) * form_.digits * form_.rows_of(part);
     }
-    // Of a tile: as few tiles as they take, of equal sizes. Of fewer rows what is behind them is multiplied,
-    // too, and not used.
-    int tile_rows() const {
-        const int most = form_.most_groups() * form_.digits * form_.rows_of(0);
-        const int count = (most + kTileRows - 1) / kTileRows;
-        return (most + count - 1) / count;
-    }
+    // Of fewer rows what is behind them is multiplied, too, and not used.
+    static int tile_rows() { return kTileRows; }
     int sums_at(int tile, int row) const {
         return form_.sums_at() + tile * form_.sums_bytes(form_.rows_a_part) + row * ValueAmx::kRowBytes;
     }
 
     void emit_start() override {
-        stage("configuration");
-        const TileShape rows{tile_rows(), ValueAmx::kRowBytes}, values{kTileRows, ValueAmx::kRowBytes};
-        ldtilecfg(constant(tile_config({rows, rows, rows, rows, values, values, rows, rows})));
         mov(numbers_, ptr[args() + offsetof(PvArgs, numbers)]);
         mov(row_bytes_, ValueAmx::kRowBytes);
         for (int four = 1; four < 4; ++four) {
@@ -141,7 +133,6 @@ private:
             emit_items(part);
             emit_outputs(chunk, part);
         }
-        if (ends) tilerelease();
         if (!ends) set_items(chunk, last);
     }
 

@@ -86,6 +86,7 @@ private:
         });
         mov(sums_, ptr[args() + offsetof(QkArgs, numbers)]);
         for_units([&] {
+            prefetch_keys();
             for (int set = 0; set < form_.sets(); ++set) emit_scaled(set, set);
             emit_scores();
             add(sums_, unit_bytes());
@@ -395,6 +396,19 @@ private:
         mov(rax, ptr[args() + offsetof(QkArgs, factors)]);
         vmulps(z(scores), z(scores), ptr_b[rax + row * 4]);
         vmovups(ptr[scores_ + row * kBlock * 4], scores);
+    }
+
+    // Of rows side by side those that come next, into the first-level cache: tiles wait for all their rows.
+    void prefetch_keys() {
+        if (!rows_.adjacent()) return;
+        Label last;
+        cmp(count_, units() * kAmxRows);
+        jbe(last, T_NEAR);
+        mov(rax, units() * kAmxRows);
+        sub(rax, left_);
+        imul(rax, rax, key_.row_bytes());
+        for (int at = 0; at < kAmxRows * key_.row_bytes(); at += 64) prefetcht0(ptr[rows_.here() + rax + at]);
+        L(last);
     }
 
     // Share `part` of `parts` of what sixteen keys ask for.

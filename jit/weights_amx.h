@@ -15,7 +15,7 @@ namespace quire::jit {
 
 struct ValueAmx {
     static constexpr int kStepKeys = 64;  // of a row of a tile
-    static constexpr int kSteps = kBlock / kStepKeys, kRowBytes = 64;
+    static constexpr int kSteps = kBlock / kStepKeys, kRowBytes = 64, kTileRows = 16;
     static constexpr int kRun = 16;  // bytes
 
     explicit ValueAmx(const RowKey& key)
@@ -89,7 +89,9 @@ struct ValueAmx {
     int tiles_step_bytes() const { return tiles() * kTileBytes; }
     int tiles_at(int chunk) const { return chunk % 2 * kSteps * tiles_step_bytes(); }
     int sums_at() const { return chunks() > 1 ? 2 * tiles_at(1) : kSteps * tiles_step_bytes(); }
-    int sums_bytes(int most_rows) const { return most_groups() * digits * most_rows * kRowBytes; }
+    int sums_bytes(int most_rows) const {
+        return std::max(kTileRows, most_groups() * digits * most_rows) * kRowBytes;
+    }
     bool fits(int most_rows) const {
         return sums_at() + tiles() * sums_bytes(most_rows) <= kMostNumbers * 64;
     }

@@ -240,6 +240,9 @@ bool decodes_most_rows(const AttentionSpec& spec, const Target& target, bool blo
 }  // namespace
 
 int most_decode_rows(const AttentionSpec& spec, const Target& target) {
+    if (jit::has_key_amx(spec.key_format, spec.D, target) &&
+        jit::has_value_amx({&target, spec.value_format, spec.Dv, 0}))
+        return jit::kMaxDecodeRows;
     const bool medium = spec.precision == QUIRE_PRECISION_MEDIUM;
     if (medium && target.bf16 && is_of_numbers(spec))
         return has_f32(spec) ? kRowsBesideFew : kRowsBesidePairs;
