@@ -75,8 +75,8 @@ TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
     if (!any) GTEST_SKIP() << "no target here has VNNI with vectors of 512 bits";
 }
 
-// Values by tiles of AMX: one to four groups in a tile, the same in all tiles of a row or others, whole passes
-// and parts of one.
+// Values by tiles of AMX: one to four groups in a tile, the same in all tiles of a row or others, whole
+// passes and parts of one.
 TEST(KernelsDecode, EveryRowCountOfAmxValues) {
     const std::pair<int, int> of_bytes[] = {{16, 4},   {32, 8},   {48, 48},   {64, 32},  {72, 24}, {80, 16},
                                             {96, 48},  {96, 12},  {112, 112}, {128, 32}, {128, 8}, {192, 96},
