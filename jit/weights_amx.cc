@@ -11,7 +11,7 @@ namespace {
 // scales: [keys][S] become [keys / L][S][L]                                         transpose_scales
 // for each up to 8 query rows:
 //   products[g][r] of keys behind the last one, up to a whole block = 0             clear_rest
-//   for each group g, and of the group before emit_digits, which wait for top:
+//   for each group g, and of few rows emit_digits of the group before, which wait for top:
 //     products[g][r] = p[r] * scale[g], of L keys each                              emit_tops
 //     top[r] = max over keys of |products[g][r][key]|; NaN if one of them is
 //     inverses[g][r] = largest / top[r], factors[g][r] = top[r]                     emit_factors
@@ -26,12 +26,13 @@ public:
         for (int part = 0; part < form_.parts(); ++part) {
             const Rows rows{form_.first_row(part), form_.rows_of(part)};
             clear_rest(part);
-            for (int g = 0; g <= form_.groups; ++g) {
+            const int behind = form_.kept_groups(part) - 1;
+            for (int g = 0; g < form_.groups + behind; ++g) {
                 if (g < form_.groups) {
                     lea(products_, ptr[all_ + form_.products_at(part, g)]);
                     emit_factors(g, rows);
                 }
-                if (g > 0) emit_digits(g - 1, part, rows);
+                if (g >= behind) emit_digits(g - behind, part, rows);
             }
         }
         end();
@@ -59,7 +60,7 @@ private:
         cmp(dword[args() + offsetof(WeightsArgs, count)], kBlock);
         je(done, T_NEAR);
         lea(products_, ptr[all_ + form_.products_at(part, 0)]);
-        mov(left, std::min(form_.groups, ValueAmx::kKeptGroups) * form_.rows_of(part));
+        mov(left, std::min(form_.groups, form_.kept_groups(part)) * form_.rows_of(part));
         L(each_row);
         mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
         L(each);

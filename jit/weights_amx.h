@@ -39,8 +39,8 @@ struct ValueAmx {
 
     // Bytes: of each part weights as int8_t [steps][groups][digits, the lowest first][rows][64 keys, in the
     // order of key_of()], those behind the last key up to kBlock 0; behind all of them what numbers were
-    // multiplied by, and products, float [kKeptGroups][rows][kBlock], of a part and of some groups at a time.
-    // The former and factors are float [groups][whole fours of rows].
+    // multiplied by, and products, float [kept_groups()][rows][kBlock], of a part and of some groups at a
+    // time. The former and factors are float [groups][whole fours of rows].
     int set_bytes() const { return digits * kRowBytes; }  // of a row and a group
     int group_bytes(int part) const { return rows_of(part) * set_bytes(); }
     int step_bytes(int part) const { return groups * group_bytes(part); }
@@ -52,9 +52,12 @@ struct ValueAmx {
         return rows * groups * set_bytes() * kSteps + factor_at(group, row);
     }
     int factor_at(int group, int row) const { return (group * row_fours * 4 + row) * 4; }
-    static constexpr int kKeptGroups = 2;
+    // Products are made of a group while those before wait for their largest; of many rows those of one fill
+    // enough of the first-level cache.
+    int kept_groups(int part) const { return rows_of(part) > 4 ? 1 : 2; }
     int products_at(int part, int group) const {
-        return (inverse_at(groups, 0) + 63) / 64 * 64 + group % kKeptGroups * rows_of(part) * kBlock * 4;
+        return (inverse_at(groups, 0) + 63) / 64 * 64 +
+               group % kept_groups(part) * rows_of(part) * kBlock * 4;
     }
     // As ValueFours::weight_stride(): a row and a group take less than 1 KB, with products.
     static int weight_stride(const RowKey& key) { return 4 * key.groups(); }
@@ -76,8 +79,9 @@ struct ValueAmx {
             most = std::max(most, groups_of(run).back() - groups_of(run).front() + 1);
         return most;
     }
-    // Of so many runs, or of what is left.
-    int chunk_runs() const { return 4 / tiles_of_run(); }
+    // Of so many runs, or of what is left: of more, values, tiles and sums push each other out of the
+    // first-level cache.
+    int chunk_runs() const { return 2 / tiles_of_run(); }
     int chunks() const { return (row_bytes / kRun + chunk_runs() - 1) / chunk_runs(); }
     int first_run(int chunk) const { return chunk * chunk_runs(); }
     int runs_of(int chunk) const { return std::min(chunk_runs(), row_bytes / kRun - first_run(chunk)); }
