@@ -27,6 +27,7 @@
 #include "jit/token_rows.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
+#include "jit/weights_amx.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/word_loader.h"
@@ -153,6 +154,14 @@ TEST_F(Decode, RowKernels) {
                             bytes.products = jit::Products::bytes;
                             check("decode_pv", bytes, jit::generate_pv);
                             check("decode_weights_of", bytes, jit::generate_weights_bytes);
+                        }
+                        for (const jit::Products products :
+                             {jit::Products::two_bytes, jit::Products::three_bytes}) {
+                            RowKey amx = key;
+                            amx.products = products;
+                            if (!jit::takes_value_amx(amx)) continue;
+                            check("decode_pv", amx, jit::generate_pv);
+                            check("decode_weights", amx, jit::generate_weights);
                         }
                         if (!jit::has_value_fours(key)) continue;
                         RowKey fours = key;
