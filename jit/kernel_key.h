@@ -12,12 +12,24 @@ namespace quire::jit {
 
 // What a kernel's products are of. Floats, and query numbers of three bytes each: precision `highest`; words,
 // and query words of two bytes each, `high`; bytes, scaled words (jit/weights.h), and tiles of bfloat16
-// numbers, `medium`. Of values by AMX three_bytes are `highest`, two_bytes what is below it: of the weights.
-enum class Products { floats, words, bytes, bfloats, two_bytes, three_bytes, scaled_words };
+// numbers, `medium`. By tiles of AMX numbers of the query, and weights, of two digits are `high`, of three
+// `highest`.
+enum class Products {
+    floats,
+    words,
+    bytes,
+    bfloats,
+    two_bytes,
+    three_bytes,
+    scaled_words,
+    two_digit_tiles,
+    three_digit_tiles
+};
 
 inline const char* products_name(Products products) {
     constexpr const char* kNames[] = {"",           "_words",       "_bytes", "_bfloats",
-                                      "_two_bytes", "_three_bytes", "_scaled"};
+                                      "_two_bytes", "_three_bytes", "_scaled",
+                                      "_two_digit_tiles", "_three_digit_tiles"};
     return kNames[int(products)];
 }
 
@@ -58,6 +70,10 @@ struct RowKey {
     bool scales_words() const { return products == Products::scaled_words; }
     bool bytes() const { return products == Products::bytes; }
     bool bfloats() const { return products == Products::bfloats; }
+    // By tiles of AMX (decode): digits of a number; else 0.
+    int tile_digits() const {
+        return products == Products::two_digit_tiles ? 2 : products == Products::three_digit_tiles ? 3 : 0;
+    }
     // Codes as bytes, and so many for a number of the query; 0: neither.
     int query_bytes() const { return query_bytes_of(products); }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }

@@ -4,6 +4,7 @@
 #include "jit/minima.h"
 #include "jit/pv.h"
 #include "jit/qk.h"
+#include "jit/qk_amx.h"
 #include "jit/qk_fours.h"
 #include "jit/query_fours.h"
 #include "jit/query_tokens.h"

@@ -12,15 +12,16 @@ namespace quire::jit {
 namespace {
 
 // A pass is of some runs of 16 bytes of the rows. A turn, of 16 keys:
-//   tiles[j][step][row] = bytes of four keys each, of four bits low ones and high ones * 16  emit_four
-//   beside them a share of the pass's before, of its last part:                              emit_item
-//     for each tile j, each up to 16 rows of weights: sums[j] = weights of both steps * tiles[j]
-// At its end what is left of that, and of the pass before, for each row r of the part:
-//   output[r] = output[r] * rescale[r] + (digits of sums[j]) * unit * factors[r]             emit_outputs
-// and all of its own other parts, or of the last pass of all parts.
+//   tiles[run][step][row] = bytes of four keys each, of four bits low ones and high ones * 16  emit_four
+// At its end:
+//   of the pass before, whose products have had that time, for each row r of its last part:
+//     output[r] = output[r] * rescale[r] + (digits of sums[run]) * unit * factors[r]           emit_outputs
+//   for each part of the rows, each tile, each up to 16 rows of weights:
+//     sums[run] = weights of both steps * tiles[run]                                           emit_products
+//   and of all parts but the last, or in the last pass of all: the outputs
 //
-// Products of tiles, which wait in the order of the program, run beside instructions that follow each of
-// them, not beside those behind many.
+// Few runs, so that scratch stays in the first-level cache beside the values, and few products at a time,
+// which run beside the next pass: the processor looks only so far behind instructions that wait.
 //
 // 128 * 128 * kBlock keys: 2^21, and 2^29 as higher digits' sums are.
 class PvAmx : public PvPasses {
@@ -32,7 +33,7 @@ public:
 
 private:
     using Tmm = Xbyak::Tmm;
-    static constexpr int kTileRows = 16, kTileBytes = ValueAmx::kTileBytes;
+    static constexpr int kTileRows = ValueAmx::kTileRows, kTileBytes = ValueAmx::kTileBytes;
     int rows_a_pass() const override { return key_.rows; }
     int widest(int) const override { return step(); }
     int step() const override { return form_.tiles(); }
@@ -47,7 +48,6 @@ private:
         return (groups.back() - groups.front() + 1) * form_.digits * form_.rows_of(part);
     }
     // Of fewer rows what is behind them is multiplied, too, and not used.
-    static int tile_rows() { return kTileRows; }
     int sums_at(int tile, int row) const {
         return form_.sums_at() + tile * form_.sums_bytes(form_.rows_a_part) + row * ValueAmx::kRowBytes;
     }
@@ -68,21 +68,16 @@ private:
         return order;
     }
 
-    void emit_begin(const std::vector<Vec>&, const Pass& pass) override {
-        mov(at_, form_.tiles_at(chunk_of(pass)));
-    }
+    void emit_begin(const std::vector<Vec>&, const Pass&) override { xor_(at_, at_); }
 
     void emit_turn(const std::vector<Vec>&, const Pass& pass) override {
-        const int chunk = chunk_of(pass), part = form_.parts() - 1;
-        const int shares = chunk > 0 ? shares_of(chunk - 1, part) : 0;
-        const bool all = chunk > 0 && int(items_of(chunk - 1, part).size()) == kTurns * shares;
+        const int chunk = chunk_of(pass);
+        constexpr int kFours = kKeyPadding / 4;
         for (int i = 0; i < kFours; ++i) {
             emit_asks(pass, i, kFours);
-            emit_shares(i, shares, part, !all);
             stage("four keys");
             emit_four(4 * i, chunk, numbers_ + at_ + 4 * i * ValueAmx::kRowBytes);
         }
-        if (shares > 0) add(item_, shares * kItemBytes);
         // Rows of a tile: ValueAmx::key_of.
         Label within;
         add(at_, ValueAmx::kRowBytes);
@@ -124,16 +119,11 @@ private:
     void emit_end(const std::vector<Vec>&, const Pass& pass) override {
         const int chunk = chunk_of(pass), last = form_.parts() - 1;
         const bool ends = chunk + 1 == form_.chunks();
-        if (chunk > 0) {
-            emit_items(last);
-            emit_outputs(chunk - 1, last);
+        if (chunk > 0) emit_outputs(chunk - 1, last);
+        for (int part = 0; part <= last; ++part) {
+            emit_products(chunk, part);
+            if (part < last || ends) emit_outputs(chunk, part);
         }
-        for (int part = 0; part < (ends ? last + 1 : last); ++part) {
-            set_items(chunk, part);
-            emit_items(part);
-            emit_outputs(chunk, part);
-        }
-        if (!ends) set_items(chunk, last);
     }
 
     // Sums of up to 16 rows of weights and one tile of values. Bytes from the beginning of weights, the
@@ -147,92 +137,31 @@ private:
             const std::vector<int> groups =
                 form_.groups_of(form_.first_run(chunk) + tile / form_.tiles_of_run());
             const int rows = rows_of(groups, part);
-            for (int row = 0; row < rows; row += tile_rows()) {
-                const int first = std::max(0, std::min(row, rows - tile_rows()));
+            for (int row = 0; row < rows; row += kTileRows) {
+                const int first = std::max(0, std::min(row, rows - kTileRows));
                 items.push_back({form_.weights_at(part, 0, groups.front()) + first * ValueAmx::kRowBytes,
-                                 form_.tiles_at(chunk) + tile * kTileBytes, sums_at(tile, first)});
+                                 tile * kTileBytes, sums_at(tile, first)});
             }
         }
         return items;
     }
-    // Each a quarter of a vector of constants; behind the last one is one that says so.
-    void set_items(int chunk, int part) {
-        std::vector<uint32_t> words;
-        for (const Item& item : items_of(chunk, part))
-            words.insert(words.end(),
-                         {uint32_t(item.weights), uint32_t(item.values), uint32_t(item.sums), 0});
-        words.resize(size_t(kTurns * shares_of(chunk, part) * kItemBytes / 4 + lanes()) / size_t(lanes()) *
-                         size_t(lanes()),
-                     kNone);
-        lea(item_, constant(words));
-    }
-    static constexpr uint32_t kNone = 0xffffffff;
-    static constexpr int kItemBytes = 16, kFours = kKeyPadding / 4, kTurns = kBlock / kKeyPadding;
-    // Items beside a turn.
-    int shares_of(int chunk, int part) const {
-        return (int(items_of(chunk, part).size()) + kTurns - 1) / kTurns;
-    }
-
-    // Beside the i-th four keys of a turn: steps of two items that there are tiles for, or of more whole
-    // ones.
-    void emit_shares(int i, int shares, int part, bool may_end) {
-        if (shares <= 2) {
-            for (int share = 0; share < shares; ++share) emit_item(share, i, part, may_end);
-            return;
+    // A sum is stored beside the next one's products.
+    void emit_products(int chunk, int part) {
+        stage("products");
+        const std::vector<Item> items = items_of(chunk, part);
+        const auto store = [&](size_t i) { tilestored(rows_at(numbers_ + items[i].sums), Tmm(int(i % 2))); };
+        for (size_t i = 0; i < items.size(); ++i) {
+            const Tmm sum(int(i % 2));
+            tilezero(sum);
+            for (int step = 0; step < ValueAmx::kSteps; ++step) {
+                const Tmm weights(2 + step), values(4 + step);
+                tileloadd(weights, rows_at(weights_ + items[i].weights + step * form_.step_bytes(part)));
+                tileloadd(values, rows_at(numbers_ + items[i].values + step * form_.tiles_step_bytes()));
+                tdpbssd(sum, weights, values);
+            }
+            if (i > 0) store(i - 1);
         }
-        for (int share = i * shares / kFours; share < (i + 1) * shares / kFours; ++share)
-            for (int step = 0; step < kFours; ++step) emit_item(share, step, part, may_end);
-    }
-
-    // Step `step` of four of an item, the share-th from here on, if there is one.
-    void emit_item(int share, int step, int part, bool may_end) {
-        const Tmm sum(share % 2), first_weights(share % 2 ? 6 : 2), last_weights(share % 2 ? 7 : 3), first(4),
-            last(5);
-        const RegExp at = item_ + share * kItemBytes;
-        Label none;
-        if (may_end) {
-            cmp(dword[at], int(kNone));
-            je(none, T_NEAR);
-        }
-        const auto address = [&](const Gpr& base, int which) {
-            mov(eax, ptr[at + which * 4]);
-            add(rax, base);
-        };
-        stage("product of tiles");
-        switch (step) {
-            case 0:
-                address(weights_, 0);
-                tilezero(sum);
-                tileloadd(first_weights, rows_at(rax));
-                tileloadd(last_weights, rows_at(rax + form_.step_bytes(part)));
-                break;
-            case 1:
-                address(numbers_, 1);
-                tileloadd(first, rows_at(rax));
-                tdpbssd(sum, first_weights, first);
-                break;
-            case 2:
-                address(numbers_, 1);
-                tileloadd(last, rows_at(rax + form_.tiles_step_bytes()));
-                tdpbssd(sum, last_weights, last);
-                break;
-            default: address(numbers_, 2); tilestored(rows_at(rax), sum);
-        }
-        L(none);
-    }
-
-    // What is left of them.
-    void emit_items(int part) {
-        stage("products that are left");
-        Label none, each;
-        cmp(dword[item_], int(kNone));
-        je(none, T_NEAR);
-        L(each);
-        for (int i = 0; i < kFours; ++i) emit_item(0, i, part, false);
-        add(item_, kItemBytes);
-        cmp(dword[item_], int(kNone));
-        jne(each, T_NEAR);
-        L(none);
+        store(items.size() - 1);
     }
     Address rows_at(const RegExp& at) const { return ptr[at + row_bytes_]; }
 
@@ -240,14 +169,12 @@ private:
     const Gpr& sums_at_ = count_;
     const Gpr& output_row_ = prefetch_end_;
     const Gpr& number_at_ = row_;
-    const Gpr& item_ = output_;  // which is read again where it is needed
 
     void emit_outputs(int chunk, int part) {
         stage("outputs");
         const int first = form_.first_row(part);
         mov(sums_at_, numbers_);
-        mov(output_row_, ptr[args() + offsetof(PvArgs, output)]);
-        add(output_row_, (first * key_.padded() + chunk * step() * lanes()) * 4);
+        lea(output_row_, ptr[output_at(first, chunk * step())]);
         mov(number_at_, first * 4);
         Label each;
         L(each);

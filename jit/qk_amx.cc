@@ -439,7 +439,7 @@ bool has_key_amx(const quire_format& format, int dim, const Target& target) {
 
 KeyAmx::KeyAmx(const RowKey& key)
     : rows(key.rows),
-      digits(key.query_bytes()),
+      digits(key.tile_digits()),
       parts(key.format.type == QUIRE_INT4 ? 2 : 1),
       part_bytes(key.dim / parts),
       groups(key.groups()),

@@ -16,7 +16,7 @@ namespace quire::jit {
 bool has_key_amx(const quire_format& format, int dim, const Target& target);
 
 inline bool takes_key_amx(const RowKey& key) {
-    return key.query_bytes() > 1 && has_key_amx(key.format, key.dim, *key.target);
+    return key.tile_digits() > 0 && has_key_amx(key.format, key.dim, *key.target);
 }
 
 // What the kernel takes of the query, and how it multiplies.

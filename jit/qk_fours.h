@@ -7,14 +7,13 @@
 
 #include "jit/args.h"
 #include "jit/kernel_key.h"
-#include "jit/qk_amx.h"
 
 namespace quire::jit {
 
 // Formats whose rows can be taken like this on the target, with so many digits of the query.
 bool has_fours(const quire_format& format, const Target& target, int digits);
 
-inline bool takes_fours(const RowKey& key) { return key.query_bytes() > 0 && !takes_key_amx(key); }
+inline bool takes_fours(const RowKey& key) { return key.query_bytes() > 0; }
 
 // What the kernel takes of a query row (args.h: QkArgs).
 //

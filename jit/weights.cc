@@ -232,7 +232,7 @@ bool has_scaled_words(const RowKey& values) {
 }
 
 bool reads_value_scales(const RowKey& values) {
-    const bool of_digits = values.products == Products::two_bytes || values.products == Products::three_bytes;
+    const bool of_digits = values.products == Products::three_bytes || values.tile_digits() > 0;
     const bool of_integers = values.words() || of_digits || (values.bytes() && has_value_runs(values));
     if (token_block_info(values.format.type)) return values.words();
     return of_integers && values.has_lists_of_scales();

@@ -1,5 +1,6 @@
 #include "jit/weights_amx.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "jit/weights_digits_emitter.h"
@@ -7,16 +8,15 @@
 namespace quire::jit {
 namespace {
 
-// scales: [keys][S] become [keys / L][S][L]                                       transpose_scales
+// scales: [keys][S] become [keys / L][S][L]                                         transpose_scales
 // for each up to 8 query rows:
-//   products[g][r] of keys behind the last one, up to a whole block = 0           clear_rest
-//   for each group g:
-//     products[g][r] = p[r] * scale[g], of L keys each                            emit_tops
+//   products[g][r] of keys behind the last one, up to a whole block = 0             clear_rest
+//   for each group g, and of few rows emit_digits of the group before, which wait for top:
+//     products[g][r] = p[r] * scale[g], of L keys each                              emit_tops
 //     top[r] = max over keys of |products[g][r][key]|; NaN if one of them is
-//     inverses[g][r] = largest / top[r], factors[g][r] = top[r]                   emit_factors
-//   for each group g, each 64 keys, r:                                            emit_digits
-//     n = round(products[g][r] * inverses[g][r])
-//     weights[step][g] = digits of n
+//     inverses[g][r] = largest / top[r], factors[g][r] = top[r]                     emit_factors
+//     for each 64 keys, r: n = round(products[g][r] * inverses[g][r])               emit_digits
+//       weights[step][g] = digits of n
 class WeightsAmx : public WeightsOfDigits<ValueAmx> {
 public:
     explicit WeightsAmx(const RowKey& key) : WeightsOfDigits(key) {
@@ -26,11 +26,14 @@ public:
         for (int part = 0; part < form_.parts(); ++part) {
             const Rows rows{form_.first_row(part), form_.rows_of(part)};
             clear_rest(part);
-            for (int g = 0; g < form_.groups; ++g) {
-                lea(products_, ptr[all_ + form_.products_at(part, g)]);
-                emit_factors(g, rows);
+            const int behind = form_.kept_groups(part) - 1;
+            for (int g = 0; g < form_.groups + behind; ++g) {
+                if (g < form_.groups) {
+                    lea(products_, ptr[all_ + form_.products_at(part, g)]);
+                    emit_factors(g, rows);
+                }
+                if (g >= behind) emit_digits(g - behind, part, rows);
             }
-            for (int g = 0; g < form_.groups; ++g) emit_digits(g, part, rows);
         }
         end();
     }
@@ -57,7 +60,7 @@ private:
         cmp(dword[args() + offsetof(WeightsArgs, count)], kBlock);
         je(done, T_NEAR);
         lea(products_, ptr[all_ + form_.products_at(part, 0)]);
-        mov(left, form_.groups * form_.rows_of(part));
+        mov(left, std::min(form_.groups, form_.kept_groups(part)) * form_.rows_of(part));
         L(each_row);
         mov(count_, ptr[args() + offsetof(WeightsArgs, count)]);
         L(each);
@@ -163,10 +166,7 @@ bool has_value_amx(const RowKey& values) {
     return values.shared_lanes(values.groups()) <= kMostScales;
 }
 
-bool takes_value_amx(const RowKey& values) {
-    return (values.products == Products::two_bytes || values.products == Products::three_bytes) &&
-           has_value_amx(values);
-}
+bool takes_value_amx(const RowKey& values) { return values.tile_digits() > 0 && has_value_amx(values); }
 
 Status generate_weights_amx(const RowKey& key, std::vector<uint8_t>* code) {
     return WeightsAmx(key).finish(code);

@@ -22,7 +22,7 @@ struct ValueAmx {
         : rows(key.rows),
           row_fours((key.rows + 3) / 4),
           groups(key.groups()),
-          digits(key.products == Products::two_bytes ? 2 : 3),
+          digits(key.tile_digits()),
           nibbles(is_of_nibbles(key.format)),
           row_bytes(key.row_bytes()),
           rows_a_part(fits(8) ? 8 : 4) {}
@@ -37,10 +37,10 @@ struct ValueAmx {
     int first_row(int part) const { return part * rows_a_part; }
     int rows_of(int part) const { return std::min(rows_a_part, rows - first_row(part)); }
 
-    // Bytes: of each part weights as int8_t [steps][groups][digits, the lowest first][rows][64
-    // keys, in the order of key_of()], those behind the last key up to kBlock 0; behind all of them what
-    // numbers were multiplied by, and, for a part at a time, products, float [groups][rows][kBlock]. The
-    // former and factors are float [groups][whole fours of rows].
+    // Bytes: of each part weights as int8_t [steps][groups][digits, the lowest first][rows][64 keys, in the
+    // order of key_of()], those behind the last key up to kBlock 0; behind all of them what numbers were
+    // multiplied by, and products, float [kept_groups()][rows][kBlock], of a part and of some groups at a
+    // time. The former and factors are float [groups][whole fours of rows].
     int set_bytes() const { return digits * kRowBytes; }  // of a row and a group
     int group_bytes(int part) const { return rows_of(part) * set_bytes(); }
     int step_bytes(int part) const { return groups * group_bytes(part); }
@@ -52,10 +52,14 @@ struct ValueAmx {
         return rows * groups * set_bytes() * kSteps + factor_at(group, row);
     }
     int factor_at(int group, int row) const { return (group * row_fours * 4 + row) * 4; }
+    // Products are made of a group while those before wait for their largest; of many rows those of one fill
+    // enough of the first-level cache.
+    int kept_groups(int part) const { return rows_of(part) > 4 ? 1 : 2; }
     int products_at(int part, int group) const {
-        return (inverse_at(groups, 0) + 63) / 64 * 64 + group * rows_of(part) * kBlock * 4;
+        return (inverse_at(groups, 0) + 63) / 64 * 64 +
+               group % kept_groups(part) * rows_of(part) * kBlock * 4;
     }
-    // As ValueFours::weight_stride(): for products and digits together they take less than 1 KB.
+    // As ValueFours::weight_stride(): a row and a group take less than 1 KB, with products.
     static int weight_stride(const RowKey& key) { return 4 * key.groups(); }
 
     // Row i of a tile of values, and lane i of a step's weights, have the four keys from this one on.
@@ -75,20 +79,20 @@ struct ValueAmx {
             most = std::max(most, groups_of(run).back() - groups_of(run).front() + 1);
         return most;
     }
-    // Of so many runs, or of what is left.
-    static constexpr int kChunkRuns = 2;
-    int chunks() const { return (row_bytes / kRun + kChunkRuns - 1) / kChunkRuns; }
-    int first_run(int chunk) const { return chunk * kChunkRuns; }
-    int runs_of(int chunk) const { return std::min(kChunkRuns, row_bytes / kRun - first_run(chunk)); }
+    // Of so many runs, or of what is left: of more, values, tiles and sums push each other out of the
+    // first-level cache.
+    int chunk_runs() const { return 2 / tiles_of_run(); }
+    int chunks() const { return (row_bytes / kRun + chunk_runs() - 1) / chunk_runs(); }
+    int first_run(int chunk) const { return chunk * chunk_runs(); }
+    int runs_of(int chunk) const { return std::min(chunk_runs(), row_bytes / kRun - first_run(chunk)); }
 
-    // In scratch, bytes: tiles of one chunk of all steps, and those of the next; behind them sums, int32_t
+    // In scratch, bytes: tiles of a chunk of all steps; behind them sums, int32_t
     // [tiles][most_groups()][digits][rows][16].
     static constexpr int kTileBytes = 16 * kRowBytes;
     int tiles_of_run() const { return nibbles ? 2 : 1; }  // of low nibbles, and of upper ones
-    int tiles() const { return kChunkRuns * tiles_of_run(); }
+    int tiles() const { return chunk_runs() * tiles_of_run(); }
     int tiles_step_bytes() const { return tiles() * kTileBytes; }
-    int tiles_at(int chunk) const { return chunk % 2 * kSteps * tiles_step_bytes(); }
-    int sums_at() const { return chunks() > 1 ? 2 * tiles_at(1) : kSteps * tiles_step_bytes(); }
+    int sums_at() const { return kSteps * tiles_step_bytes(); }
     int sums_bytes(int most_rows) const {
         return std::max(kTileRows, most_groups() * digits * most_rows) * kRowBytes;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/byte_loader.h"
+#include "jit/qk_amx.h"
 #include "jit/pack.h"
 #include "jit/weights.h"
 #include "jit/weights_amx.h"
@@ -51,8 +52,9 @@ void set_query_form(AttentionPlan* plan, const jit::RowKey& keys) {
 jit::Placement placement_of(int64_t page_size, const jit::RowKey& keys) {
     const bool of_blocks = page_size % jit::kBlock == 0 || page_size >= 2 * jit::kBlock;
     const bool of_runs = !of_blocks && page_size % jit::kKeyPadding == 0;
-    return of_runs && is_quantised(keys.format) && takes_fours(keys) ? jit::Placement::runs
-                                                                     : jit::Placement::adjacent;
+    const bool whole_turns = takes_fours(keys) || takes_key_amx(keys);
+    return of_runs && is_quantised(keys.format) && whole_turns ? jit::Placement::runs
+                                                               : jit::Placement::adjacent;
 }
 
 Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::RowKey& values,
@@ -78,8 +80,7 @@ Status make_kernels(AttentionPlan* plan, const jit::RowKey& keys, const jit::Row
         for (int rows = spec.group(); rows <= plan->decode_rows; rows += spec.group()) {
             jit::RowKey k = keys, v = values;
             k.rows = v.rows = rows;
-            k.products = key_products(k, spec.precision);
-            v.products = value_products(v, spec.precision);
+            set_products(&k, &v, spec.precision);
             set_query_form(plan, k);
             QUIRE_TRY(make_decode_kernels(cache, k, v, scores, placement_of(spec.page_size, k),
                                           bias ? &plan->decode_bias[rows] : &plan->decode[rows]));

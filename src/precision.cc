@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/args.h"
+#include "jit/qk_amx.h"
 #include "jit/qk_fours.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_value_bytes.h"
@@ -89,8 +90,6 @@ jit::Products token_key_products(const jit::RowKey& key, quire_precision precisi
 
 jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     if (token_block_info(key.format.type)) return token_key_products(key, precision);
-    if (jit::has_key_amx(key.format, key.dim, *key.target))
-        return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::three_bytes : jit::Products::two_bytes;
     jit::Products best = jit::Products::floats;
     double least = float_cycles_of_keys(key);
     const auto consider = [&](jit::Products products, bool possible, double (*count)(const jit::RowKey&)) {
@@ -110,8 +109,6 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
 }
 
 jit::Products value_products(const jit::RowKey& key, quire_precision precision) {
-    if (jit::has_value_amx(key))
-        return precision == QUIRE_PRECISION_HIGHEST ? jit::Products::three_bytes : jit::Products::two_bytes;
     if (precision == QUIRE_PRECISION_MEDIUM && pays_to_scale(key)) return jit::Products::scaled_words;
     if (token_block_info(key.format.type)) return token_value_products(key, precision);
     // Where a group has a minimum, its codes are far from zero if one value is large: words add more than
@@ -128,6 +125,37 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
         key.rows >= least_byte_rows(key) && byte_cycles_of_values(key) < kWorthIt * least)
         return jit::Products::bytes;
     return of_words < worth_of_words(key) * of_floats ? jit::Products::words : jit::Products::floats;
+}
+
+namespace {
+
+// Decode by AMX has tiles of 16 rows, whatever there are: what it takes for a key is mostly theirs, and a
+// number of each query row and group (cycles for 128 elements, of Granite Rapids: docs/performance.md, "Decode
+// by AMX"). Others take as long for each query row.
+bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_precision precision) {
+    if (!jit::has_key_amx(keys.format, keys.dim, *keys.target) || !jit::has_value_amx(values)) return false;
+    struct Cycles {
+        double of_row, of_group, more;  // less for a row; of that more for a group; more for a key
+    };
+    constexpr Cycles kHighest = {10, 1.06, 50}, kHigh = {7.4, 0.77, 48}, kMedium = {3.9, 0.77, 36};
+    const Cycles& of = precision == QUIRE_PRECISION_HIGHEST ? kHighest
+                       : precision == QUIRE_PRECISION_HIGH  ? kHigh
+                                                            : kMedium;
+    const double groups = 64. / scale_group(keys.format) + 64. / scale_group(values.format);
+    return keys.rows * (of.of_row - groups * of.of_group) > of.more;
+}
+
+}  // namespace
+
+void set_products(jit::RowKey* keys, jit::RowKey* values, quire_precision precision) {
+    if (pays_by_amx(*keys, *values, precision)) {
+        keys->products = values->products = precision == QUIRE_PRECISION_HIGHEST
+                                                ? jit::Products::three_digit_tiles
+                                                : jit::Products::two_digit_tiles;
+        return;
+    }
+    keys->products = key_products(*keys, precision);
+    values->products = value_products(*values, precision);
 }
 
 // Each group's sums are converted and scaled: per two elements, so twice.
@@ -240,8 +268,9 @@ bool decodes_most_rows(const AttentionSpec& spec, const Target& target, bool blo
 }  // namespace
 
 int most_decode_rows(const AttentionSpec& spec, const Target& target) {
-    if (jit::has_key_amx(spec.key_format, spec.D, target) &&
-        jit::has_value_amx({&target, spec.value_format, spec.Dv, 0}))
+    const int most = jit::kMaxDecodeRows / spec.group() * spec.group();
+    if (most > 0 && pays_by_amx({&target, spec.key_format, spec.D, most},
+                                {&target, spec.value_format, spec.Dv, most}, spec.precision))
         return jit::kMaxDecodeRows;
     const bool medium = spec.precision == QUIRE_PRECISION_MEDIUM;
     if (medium && target.bf16 && is_of_numbers(spec))
@@ -258,12 +287,19 @@ int most_decode_rows(const AttentionSpec& spec, const Target& target) {
 
 std::string precision_note(const AttentionSpec& spec, const Target& target) {
     if (spec.precision == QUIRE_PRECISION_HIGHEST) return "";
+    const auto of_decode = [&](Side of, int rows) {
+        jit::RowKey keys{&target, spec.key_format, spec.D, rows},
+            values{&target, spec.value_format, spec.Dv, rows};
+        set_products(&keys, &values, spec.precision);
+        return of == Side::key ? keys.products : values.products;
+    };
     const auto side = [&](Side of, const quire_format& format, int dim,
-                          jit::Products (*products)(const jit::RowKey&, quire_precision),
                           jit::Products (*of_tiles)(const jit::RowKey&, quire_precision)) {
         std::string high, medium;
         const auto add = [&](jit::Products chosen, const std::string& rows) {
-            if (chosen == jit::Products::words || chosen == jit::Products::two_bytes) high += rows + " ";
+            if (chosen == jit::Products::words || chosen == jit::Products::two_bytes ||
+                chosen == jit::Products::two_digit_tiles)
+                high += rows + " ";
             if (chosen == jit::Products::bytes || chosen == jit::Products::bfloats ||
                 chosen == jit::Products::scaled_words)
                 medium += rows + " ";
@@ -272,7 +308,7 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         const int decode = target.jit() ? most_decode_rows(spec, target) : 0;
         const jit::RowKey tile{&target, row_format(format), dim, 0};
         for (int r = spec.group(); r <= std::max(few, decode); r += spec.group())
-            add(r <= decode         ? products({&target, format, dim, r}, spec.precision)
+            add(r <= decode         ? of_decode(of, r)
                 : of == Side::value ? few_value_products(few_key(tile), spec.precision)
                                     : of_tiles(few_key(tile), spec.precision),
                 std::to_string(r));
@@ -282,8 +318,8 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         if (medium.empty() && high.empty()) return std::string("highest");
         return medium + (medium.empty() || high.empty() ? "" : " and ") + high;
     };
-    return "precision: keys " + side(Side::key, spec.key_format, spec.D, key_products, key_tile_products) +
-           ", values " + side(Side::value, spec.value_format, spec.Dv, value_products, value_tile_products) +
+    return "precision: keys " + side(Side::key, spec.key_format, spec.D, key_tile_products) +
+           ", values " + side(Side::value, spec.value_format, spec.Dv, value_tile_products) +
            "; all else runs as highest\n";
 }
 

@@ -9,6 +9,8 @@ namespace quire {
 // Of decode kernels: by format, target, head size and the rows that share a key.
 jit::Products key_products(const jit::RowKey& keys, quire_precision precision);
 jit::Products value_products(const jit::RowKey& values, quire_precision precision);
+// Of decode, both sides: those, or tiles of AMX.
+void set_products(jit::RowKey* keys, jit::RowKey* values, quire_precision precision);
 // Of tiles, the kernels with query rows in the lanes.
 jit::Products key_tile_products(const jit::RowKey& keys, quire_precision precision);
 jit::Products value_tile_products(const jit::RowKey& values, quire_precision precision);

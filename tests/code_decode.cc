@@ -6,6 +6,7 @@
 #include "jit/emitter.h"
 #include "jit/kernels.h"
 #include "jit/merge.h"
+#include "jit/qk_amx.h"
 #include "jit/pack.h"
 #include "jit/pv.h"
 #include "jit/qk.h"
@@ -27,6 +28,7 @@
 #include "jit/token_rows.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
+#include "jit/weights_amx.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/word_loader.h"
@@ -153,6 +155,18 @@ TEST_F(Decode, RowKernels) {
                             bytes.products = jit::Products::bytes;
                             check("decode_pv", bytes, jit::generate_pv);
                             check("decode_weights_of", bytes, jit::generate_weights_bytes);
+                        }
+                        for (const jit::Products products :
+                             {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles}) {
+                            RowKey amx = key;
+                            amx.products = products;
+                            if (jit::takes_key_amx(amx)) {
+                                check("query_amx", amx, jit::generate_query_amx);
+                                check("decode_qk", amx, jit::generate_qk);
+                            }
+                            if (!jit::takes_value_amx(amx)) continue;
+                            check("decode_pv", amx, jit::generate_pv);
+                            check("decode_weights", amx, jit::generate_weights);
                         }
                         if (!jit::has_value_fours(key)) continue;
                         RowKey fours = key;

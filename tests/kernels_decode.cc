@@ -40,6 +40,11 @@ TEST(KernelsDecode, EveryShapeOfBytes) { check_shapes(jit_targets(), 1, jit::Pro
 TEST(KernelsDecode, QuickShapesOfWords) { check_shapes({&best_target()}, 3, jit::Products::words); }
 TEST(KernelsDecode, EveryShapeOfTwoBytes) { check_shapes(jit_targets(), 1, jit::Products::two_bytes); }
 TEST(KernelsDecode, EveryShapeOfThreeBytes) { check_shapes(jit_targets(), 1, jit::Products::three_bytes); }
+TEST(KernelsDecode, EveryShapeOfTiles) {
+    if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no AMX";
+    check_shapes({&best_target()}, 1, jit::Products::two_digit_tiles);
+    check_shapes({&best_target()}, 1, jit::Products::three_digit_tiles);
+}
 TEST(KernelsDecode, QuickShapesOfDigits) {
     if (!jit::has_fours(quantised(QUIRE_INT8, 32, QUIRE_F16), best_target(), 2))
         GTEST_SKIP() << best_target().name << " takes no queries of two or three bytes";
@@ -75,9 +80,9 @@ TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
     if (!any) GTEST_SKIP() << "no target here has VNNI with vectors of 512 bits";
 }
 
-// Values by tiles of AMX: one to four groups in a tile, the same in all tiles of a row or others, whole passes
-// and parts of one.
-TEST(KernelsDecode, EveryRowCountOfAmxValues) {
+// Tiles of AMX, of values: one to four groups in a tile, the same in all tiles of a row or others, whole
+// passes and parts of one.
+TEST(KernelsDecode, EveryRowCountOfTiles) {
     const std::pair<int, int> of_bytes[] = {{16, 4},   {32, 8},   {48, 48},   {64, 32},  {72, 24}, {80, 16},
                                             {96, 48},  {96, 12},  {112, 112}, {128, 32}, {128, 8}, {192, 96},
                                             {192, 12}, {256, 64}, {512, 32},  {576, 576}},
@@ -89,7 +94,8 @@ TEST(KernelsDecode, EveryRowCountOfAmxValues) {
             const RowShape shape = {quantised(type, group, rows % 2 ? QUIRE_F16 : QUIRE_F32), dim};
             if (!jit::has_value_amx({target, shape.format, dim, rows})) continue;
             any = true;
-            for (const jit::Products products : {jit::Products::two_bytes, jit::Products::three_bytes})
+            for (const jit::Products products :
+                 {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles})
                 check_decode({target, shape, shape, rows, {}, products});
         }
     };

@@ -32,8 +32,8 @@ jit::Products key_products(const DecodeSetup& setup) {
 jit::RowKey value_key(const DecodeSetup& setup) {
     jit::RowKey key{setup.target, setup.values.format, setup.values.dim, setup.rows};
     const bool of_digits = setup.products == jit::Products::three_bytes;
-    if ((of_digits || setup.products == jit::Products::two_bytes) && jit::has_value_amx(key)) {
-        key.products = setup.products;
+    if (is_of_tiles(setup.products)) {
+        if (jit::has_value_amx(key)) key.products = setup.products;
         return key;
     }
     if (of_digits && jit::has_value_fours(key)) key.products = setup.products;
@@ -96,7 +96,7 @@ public:
     // Against double; `tolerance` is far above rounding and far below any mistake.
     void check(const Result& result) const {
         const bool words = key_.words() || value_.words() || key_.products == jit::Products::two_bytes ||
-                           value_.products == jit::Products::two_bytes;
+                           setup_.products == jit::Products::two_digit_tiles;
         // Scaled words have 12 bits. Bytes: of the rounded query.
         const double tolerance = value_.scales_words() ? 1e-3 : words ? 5e-4 : 2e-5;
         const auto* output = reinterpret_cast<const float*>(result.output.data());

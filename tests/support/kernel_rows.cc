@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/byte_loader.h"
+#include "jit/qk_amx.h"
 #include "jit/qk_fours.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_value_bytes.h"
@@ -182,9 +183,14 @@ bool can_be_words(const quire_format& format) {
     return jit::has_words(format) || token_block_info(format.type);
 }
 
+bool is_of_tiles(jit::Products products) {
+    return products == jit::Products::two_digit_tiles || products == jit::Products::three_digit_tiles;
+}
+
 bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
     if (products == jit::Products::scaled_words)
         return jit::has_scaled_words({&target, shape.format, shape.dim, 0});
+    if (is_of_tiles(products)) return jit::has_key_amx(shape.format, shape.dim, target);
     const bool of_bytes = products != jit::Products::floats && products != jit::Products::words;
     const int digits = jit::RowKey{&target, shape.format, shape.dim, 0, products}.query_bytes();
     if (of_bytes && token_block_info(shape.format.type))

@@ -70,6 +70,7 @@ struct RowShape {
 
 // Whether kernels of decode take keys of such a shape as such products; values as words.
 bool can_be_words(const quire_format& format);
+bool is_of_tiles(jit::Products products);  // of AMX
 bool can_be(const RowShape& shape, const Target& target, jit::Products products);
 std::vector<RowShape> row_shapes();
 // The same of blocks of tokens.
