@@ -60,7 +60,8 @@ struct ValueAmx {
                group % kept_groups(part) * rows_of(part) * kBlock * 4;
     }
     // As ValueFours::weight_stride(): a row and a group take less than 1 KB, with products.
-    static int weight_stride(const RowKey& key) { return 4 * key.groups(); }
+    // Behind the last ones a whole tile is read.
+    static int weight_stride(const RowKey& key) { return 4 * key.groups() + 4; }
 
     // Row i of a tile of values, and lane i of a step's weights, have the four keys from this one on.
     static int key_of(int i) { return i % 4 * 16 + i / 4 * 4; }
