@@ -212,6 +212,21 @@ KERNELS = (
         tile_pv_d40_stride32_w1_bfloats""",
     ),
     (
+        ("avx512_vnni_bf16_amx",),
+        "--cache int8 --heads 16 --kv-heads 1 --head-dim 64 --group 64",
+        """tiles_begin tiles_end query_amx_d64_r16_int8_gr64_f16_three_digit_tiles
+        decode_qk_d64_r16_int8_gr64_f16_three_digit_tiles_adjacent
+        decode_weights_d64_r16_int8_gr64_f16_three_digit_tiles
+        decode_pv_d64_r16_int8_gr64_f16_three_digit_tiles_adjacent""",
+    ),
+    (
+        ("avx512_vnni_bf16_amx",),
+        "--cache int4 --precision high --heads 16 --kv-heads 1 --head-dim 64 --group 32",
+        """decode_qk_d64_r16_int4_gr32_f16_two_digit_tiles
+        decode_weights_d64_r16_int4_gr32_f16_two_digit_tiles
+        decode_pv_d64_r16_int4_gr32_f16_two_digit_tiles""",
+    ),
+    (
         ("avx512_vnni",),
         "--cache int8 --precision medium --heads 4 --head-dim 128 --group 32 --page-size 128",
         "decode_qk_d128_r2_int8_gr32_f16_bytes_adjacent decode_pv_d128_r2_int8_gr32_f16_words_adjacent",
