@@ -35,6 +35,8 @@ inline std::vector<uint32_t> tile_config(const std::vector<TileShape>& shapes) {
 // As decode's kernels find them, and leave them: all of 16 rows of 64 bytes. To say so takes 200 cycles.
 inline std::vector<uint32_t> standard_tiles() { return tile_config(std::vector<TileShape>(8, {16, 64})); }
 
+struct NoArgs {};
+
 Status generate_tiles_begin(const Target& target, std::vector<uint8_t>* code);  // void(const NoArgs*)
 Status generate_tiles_end(const Target& target, std::vector<uint8_t>* code);    // the same
 

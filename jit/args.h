@@ -91,8 +91,6 @@ struct QkArgs {
     const char* stored_scales = nullptr;
 };
 
-struct NoArgs {};
-
 struct QueryArgs {     // a query row -> what QK takes of it (QkArgs): QuerySizes
     const float* row;  // [D], of fours [chunks][parts][4 L] and one more, which is read; behind D 0
     int8_t* bytes;

@@ -27,9 +27,9 @@ enum class Products {
 };
 
 inline const char* products_name(Products products) {
-    constexpr const char* kNames[] = {"",           "_words",       "_bytes", "_bfloats",
-                                      "_two_bytes", "_three_bytes", "_scaled",
-                                      "_two_digit_tiles", "_three_digit_tiles"};
+    constexpr const char* kNames[] = {"",         "_words",           "_bytes",
+                                      "_bfloats", "_two_bytes",       "_three_bytes",
+                                      "_scaled",  "_two_digit_tiles", "_three_digit_tiles"};
     return kNames[int(products)];
 }
 

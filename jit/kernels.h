@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "jit/amx.h"
 #include "jit/append.h"
 #include "jit/args.h"
 #include "jit/code_cache.h"
@@ -46,11 +47,11 @@ struct DecodeKernels {          // few query rows against a block of cache rows;
     Placement placement = Placement::adjacent;
     Products query = Products::floats;  // what qk takes
     QuerySizes query_sizes{};
-    std::vector<int> query_order;  // of words: query_word_order()
-    float query_unit = 1;          // of floats: query_unit()
-    Kernel<QueryArgs> query_row;   // empty where that is not of bytes, or not generated
+    std::vector<int> query_order;           // of words: query_word_order()
+    float query_unit = 1;                   // of floats: query_unit()
+    Kernel<QueryArgs> query_row;            // empty where that is not of bytes, or not generated
     Kernel<NoArgs> begin_tiles, end_tiles;  // before and behind all others; empty where none has tiles of AMX
-    bool of_block = false;         // SoftmaxKey::of_block
+    bool of_block = false;                  // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;
     Kernel<MinimaArgs> minima;  // empty where the format has none, or pv adds them
     int minima_at = 0;          // floats from the scales of values to them

@@ -1,18 +1,16 @@
 #include "jit/qk_amx.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
-#include "jit/emitter.h"
 #include "jit/prefetch.h"
+#include "jit/qk_amx_scores.h"
 #include "jit/row_list.h"
 
 namespace quire::jit {
 namespace {
 
 using Xbyak::Tmm;
-using Xbyak::Zmm;
 
 // scales = themselves, NaN for Inf                                                    clean_scales
 // for each few times 16 keys, as long as their sums are near:
@@ -24,12 +22,11 @@ using Xbyak::Zmm;
 //       acc += the digits together * scale of the lane's group                        emit_scaled
 //     scores[r] = acc, lanes of groups added up, times factors[r]                     emit_scores
 //
-// 64 bytes of a step, 128 * 128 each, 16 steps: 2^24; times 256, and the next digit's: within 2^31 (dim <=
-// 1024, and of three digits the lowest has a conversion of its own).
-class QkAmx : public Emitter {
+// Sums of a group: kMostOfGroup * 128 * (127 * 256 + 128) < 2^31 (of three digits the lowest has a conversion
+// of its own).
+class QkAmx : public AmxScores {
 public:
-    explicit QkAmx(const RowKey& key)
-        : Emitter(*key.target), key_(key), form_(key), prefetch_(*this, key) {
+    explicit QkAmx(const RowKey& key) : AmxScores(key), key_(key), prefetch_(*this, key) {
         begin();
         load_args();
         if (!form_.is_standard()) ldtilecfg(constant(config()));
@@ -52,7 +49,6 @@ public:
 private:
     static constexpr int kTileBytes = 64 * kAmxRows, kTiles = 8;
     static constexpr int kMostSums = 8;  // tiles: a quarter of the first-level cache
-    static Zmm z(const Vec& v) { return Zmm(v.getIdx()); }
 
     // Of so many sets at a time, as often, and of so many times 16 keys.
     int sets_together() const { return std::min(form_.sets(), kMostSums / form_.digits); }
@@ -88,7 +84,7 @@ private:
         for_units([&] {
             prefetch_keys();
             for (int set = 0; set < form_.sets(); ++set) emit_scaled(set, set);
-            emit_scores();
+            emit_scores(acc_);
             add(sums_, unit_bytes());
             next_scores();
         });
@@ -103,7 +99,7 @@ private:
             set = end;
         }
         next_rows();
-        emit_scores();
+        emit_scores(acc_);
         next_scores();
     }
     void next_rows() { stages() ? add(staged_, kAmxRows * staged_bytes()) : rows_.move(kAmxRows); }
@@ -175,15 +171,16 @@ private:
         tileloadd(keys_of(step, i), ptr[keys + key_bytes_]);
     }
 
-    // Of a set, to the sums of `place`, digit by digit: as tiles of the query are loaded and sums stored, others
-    // are multiplied.
+    // Of a set, to the sums of `place`, digit by digit: as tiles of the query are loaded and sums stored,
+    // others are multiplied.
     void emit_tiles(int set, int place) {
         stage("products of set " + std::to_string(set));
         std::vector<int> steps;
         for (int i = 0; i < int(form_.steps.size()); ++i)
             if (form_.steps[size_t(i)].set == set) steps.push_back(i);
         const int count = int(steps.size());
-        const auto wholes = std::count_if(steps.begin(), steps.end(), [&](int i) { return is_whole(chunk_of(i)); });
+        const auto wholes =
+            std::count_if(steps.begin(), steps.end(), [&](int i) { return is_whole(chunk_of(i)); });
         const bool holds_keys = wholes <= kWhole && count - wholes <= 1;
         for (int i = 0; holds_keys && i < count; ++i) load_keys(steps[size_t(i)], i);
         for (int digit = 0; digit < form_.digits; ++digit) {
@@ -225,7 +222,7 @@ private:
         for (int i = 0; i < of_part; ++i) {
             const KeyAmx::Chunk& chunk = form_.chunks[size_t(i)];
             chunk.bytes == 64 ? vmovups(v, ptr[row + chunk.at])
-                            : vmovdqu8(z(v) | rest_ | T_z, ptr[row + chunk.at]);
+                              : vmovdqu8(z(v) | rest_ | T_z, ptr[row + chunk.at]);
             const RegExp at = sums_ + key * staged_bytes() + i * 64;
             if (form_.parts == 2) {  // times 16
                 vpsllw(low, v, 4);
@@ -238,9 +235,6 @@ private:
     }
 
     // ---- sums ----
-
-    int vectors() const { return form_.lanes(); }           // of sixteen keys' sums of a digit
-    int keys_a_vector() const { return 16 / form_.lanes(); }
 
     void clean_scales() {
         stage("scales");
@@ -311,93 +305,6 @@ private:
         }
     }
 
-    // ---- scores ----
-
-    // What the bits of a lane's number, or of a vector's, say: the lowest first.
-    struct Bit {
-        enum { group, row, key } of;
-        int bit;
-    };
-
-    // Each step takes bit 0 of the lanes, or bit 2, out of two vectors: where it is one of a group both are
-    // added up, where it is one of a row there are two vectors again. Bit 1, or 3, takes its place, and that
-    // by which the two vectors differed that one's.
-    void emit_scores() {
-        stage("scores");
-        const int of_lanes = log2(form_.lanes()), of_groups = log2(form_.together);
-        std::array<Bit, 4> bits;
-        for (int i = 0; i < 4; ++i)
-            bits[size_t(i)] = i < of_groups  ? Bit{Bit::group, i}
-                              : i < of_lanes ? Bit{Bit::row, i - of_groups}
-                                             : Bit{Bit::key, i - of_lanes};
-        std::vector<Vec> list = acc_;  // [rows so far][keys left]
-        for (int i = 0, rows = 1; i < of_lanes; ++i) {
-            const size_t low = i < 2 ? 0 : 2;
-            const Bit taken = bits[low];
-            // In place of bits that are gone the other pair's have come.
-            list = taken.of == Bit::group ? add_pairs(list, rows, low) : part_pairs(list, rows, low);
-            if (taken.of == Bit::row) rows *= 2;
-            bits[low] = bits[low + 1];
-            bits[low + 1] = {Bit::key, log2(keys_a_vector()) + i};
-        }
-        const std::vector<uint32_t> order = order_of(bits);
-        for (int r = 0; r < form_.rows; ++r) store_scores(list[size_t(r)], r, order);
-        free(list);
-    }
-    static int log2(int n) { return n > 1 ? 1 + log2(n / 2) : 0; }
-
-    void take(const Vec& d, const Vec& a, const Vec& b, size_t low, bool upper) {
-        const uint8_t which = upper ? 0xdd : 0x88;
-        low == 0 ? vshufps(z(d), z(a), z(b), which) : vshuff32x4(z(d), z(a), z(b), which);
-    }
-    std::vector<Vec> add_pairs(const std::vector<Vec>& list, int rows, size_t low) {
-        std::vector<Vec> sums;
-        const int of_row = int(list.size()) / rows;
-        for (int r = 0; r < rows; ++r)
-            for (int i = 0; i < of_row; i += 2) {
-                const Vec &a = list[size_t(r * of_row + i)], &b = list[size_t(r * of_row + i + 1)];
-                Temp upper(*this, "upper");
-                take(upper, a, b, low, true);
-                take(a, a, b, low, false);
-                vaddps(a, a, *upper);
-                free(b);
-                sums.push_back(a);
-            }
-        return sums;
-    }
-    // Row bits are taken from the lowest on: the new one is above those before.
-    std::vector<Vec> part_pairs(const std::vector<Vec>& list, int rows, size_t low) {
-        const int of_row = int(list.size()) / rows;
-        std::vector<Vec> parts(list.size());
-        for (int r = 0; r < rows; ++r)
-            for (int i = 0; i < of_row; i += 2) {
-                const Vec &a = list[size_t(r * of_row + i)], &b = list[size_t(r * of_row + i + 1)];
-                const Vec upper = vec("upper");
-                take(upper, a, b, low, true);
-                take(a, a, b, low, false);
-                free(b);
-                parts[size_t(r * of_row / 2 + i / 2)] = a;
-                parts[size_t((rows + r) * of_row / 2 + i / 2)] = upper;
-            }
-        return parts;
-    }
-    // Where key i is.
-    static std::vector<uint32_t> order_of(const std::array<Bit, 4>& bits) {
-        std::vector<uint32_t> order(16);
-        for (uint32_t lane = 0; lane < 16; ++lane) {
-            uint32_t key = 0;
-            for (uint32_t i = 0; i < 4; ++i) key |= (lane >> i & 1) << bits[i].bit;
-            order[key] = lane;
-        }
-        return order;
-    }
-    void store_scores(const Vec& scores, int row, const std::vector<uint32_t>& order) {
-        if (!std::is_sorted(order.begin(), order.end())) permute(scores, order);
-        mov(rax, ptr[args() + offsetof(QkArgs, factors)]);
-        vmulps(z(scores), z(scores), ptr_b[rax + row * 4]);
-        vmovups(ptr[scores_ + row * kBlock * 4], scores);
-    }
-
     // Of rows side by side those that come next, into the first-level cache: tiles wait for all their rows.
     void prefetch_keys() {
         if (!rows_.adjacent()) return;
@@ -412,14 +319,11 @@ private:
     }
 
     // Share `part` of `parts` of what sixteen keys ask for.
-    void emit_prefetches(int part, int parts) {
-        prefetch_.some(kAmxRows, part, parts);
-    }
+    void emit_prefetches(int part, int parts) { prefetch_.some(kAmxRows, part, parts); }
 
     const RowKey key_;
-    const KeyAmx form_;
     Prefetch prefetch_;
-    const Gpr query_ = gpr("query"), scores_ = gpr("scores"), scales_ = gpr("scales"), count_ = gpr("count"),
+    const Gpr query_ = gpr("query"), scales_ = gpr("scales"), count_ = gpr("count"),
               key_bytes_ = gpr("bytes of a key"), lane_bytes_ = gpr("bytes of sums");
     const Gpr sums_ = gpr("sums"), left_ = gpr("left");
     RowList rows_{*this, key_, key_.row_bytes(), "rows"};
@@ -430,32 +334,6 @@ private:
 };
 
 }  // namespace
-
-bool has_key_amx(const quire_format& format, int dim, const Target& target) {
-    if (!target.amx || (format.type != QUIRE_INT8 && format.type != QUIRE_INT4)) return false;
-    const int of_dword = format.type == QUIRE_INT4 ? 8 : 4;  // elements
-    return dim % of_dword == 0 && format.quant_group % of_dword == 0;
-}
-
-KeyAmx::KeyAmx(const RowKey& key)
-    : rows(key.rows),
-      digits(key.tile_digits()),
-      parts(key.format.type == QUIRE_INT4 ? 2 : 1),
-      part_bytes(key.dim / parts),
-      groups(key.groups()),
-      group_bytes(key.format.quant_group / parts) {
-    constexpr int kLanes = 16, kChunk = 64;
-    while (padded_rows < rows) padded_rows *= 2;
-    while (together < groups && padded_rows * together < kLanes) together *= 2;
-    for (int part = 0; part < parts; ++part)
-        for (int at = 0; at < part_bytes; at += kChunk)
-            chunks.push_back({part, at, std::min(kChunk, part_bytes - at)});
-    for (int set = 0; set < sets(); ++set)
-        for (int i = 0; i < int(chunks.size()); ++i) {
-            const int first = group_of(chunks[size_t(i)], 0), last = group_of(chunks[size_t(i)], chunks[size_t(i)].bytes - 1);
-            if (last >= set * together && first < (set + 1) * together) steps.push_back({set, i});
-        }
-}
 
 Status generate_qk_amx(const RowKey& key, std::vector<uint8_t>* code) { return QkAmx(key).finish(code); }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "jit/byte_loader.h"
-#include "jit/qk_amx.h"
 #include "jit/pack.h"
+#include "jit/qk_amx.h"
 #include "jit/weights.h"
 #include "jit/weights_amx.h"
 #include "jit/weights_bytes.h"

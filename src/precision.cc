@@ -130,8 +130,8 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
 namespace {
 
 // Decode by AMX has tiles of 16 rows, whatever there are: what it takes for a key is mostly theirs, and a
-// number of each query row and group (cycles for 128 elements, of Granite Rapids: docs/performance.md, "Decode
-// by AMX"). Others take as long for each query row.
+// number of each query row and group (cycles for 128 elements, of Granite Rapids: docs/performance.md,
+// "Decode by AMX"). Others take as long for each query row.
 bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_precision precision) {
     if (!jit::has_key_amx(keys.format, keys.dim, *keys.target) || !jit::has_value_amx(values)) return false;
     struct Cycles {
@@ -318,8 +318,8 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         if (medium.empty() && high.empty()) return std::string("highest");
         return medium + (medium.empty() || high.empty() ? "" : " and ") + high;
     };
-    return "precision: keys " + side(Side::key, spec.key_format, spec.D, key_tile_products) +
-           ", values " + side(Side::value, spec.value_format, spec.Dv, value_tile_products) +
+    return "precision: keys " + side(Side::key, spec.key_format, spec.D, key_tile_products) + ", values " +
+           side(Side::value, spec.value_format, spec.Dv, value_tile_products) +
            "; all else runs as highest\n";
 }
 
