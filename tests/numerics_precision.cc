@@ -229,8 +229,7 @@ TEST(NumericsPrecision, QuickHighestOfFewRows) {
     double largest = 0;
     for (const Case& c : few_row_cases())
         for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels}) {
-            const double share =
-                error(c, QUIRE_PRECISION_HIGHEST, data, few_target()) / plain_error(c, data);
+            const double share = error(c, QUIRE_PRECISION_HIGHEST, data, few_target()) / plain_error(c, data);
             EXPECT_LT(share, few_target().vector_bits == 512 ? 0.85 : 1.4) << c << " data " << int(data);
             largest = std::max(largest, share);
         }
@@ -262,8 +261,8 @@ TEST(NumericsPrecision, QuickHighestOfTiles) {
 
 // Of decode keys are three bytes' and weights are relative to the largest of 128 keys: two roundings more
 // than float32's, which show where few keys have all the weight (0.83 of a plain float32 attention's error
-// seen, of four tokens by AMX 0.86; this test says what it sees). Not measured against kernels of floats: how their sums
-// are split differs.
+// seen, of four tokens by AMX 0.86; this test says what it sees). Not measured against kernels of floats: how
+// their sums are split differs.
 TEST(NumericsPrecision, QuickHighestOfDecode) {
     if (!best_target().vnni) GTEST_SKIP() << best_target().name << " takes no queries of three bytes";
     double largest = 0;
