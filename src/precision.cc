@@ -250,7 +250,18 @@ int rest_of_decode(const AttentionSpec& spec, const Target& target) {
 
 }  // namespace
 
+namespace {
+
+bool decodes_by_amx(const AttentionSpec& spec, const Target& target) {
+    const int most = jit::kMaxDecodeRows / spec.group() * spec.group();
+    return most > 0 && pays_by_amx({&target, spec.key_format, spec.D, most},
+                                   {&target, spec.value_format, spec.Dv, most}, spec.precision);
+}
+
+}  // namespace
+
 RestRows most_rest_rows(const AttentionSpec& spec, const Target& target) {
+    if (decodes_by_amx(spec, target)) return {0, jit::kMaxDecodeRows};
     // A vector of rows by AMX takes less than decode of four (docs/performance.md, "Prefill at `medium`,
     // AMX").
     if (target.amx && spec.precision == QUIRE_PRECISION_MEDIUM) return {};
@@ -268,10 +279,7 @@ bool decodes_most_rows(const AttentionSpec& spec, const Target& target, bool blo
 }  // namespace
 
 int most_decode_rows(const AttentionSpec& spec, const Target& target) {
-    const int most = jit::kMaxDecodeRows / spec.group() * spec.group();
-    if (most > 0 && pays_by_amx({&target, spec.key_format, spec.D, most},
-                                {&target, spec.value_format, spec.Dv, most}, spec.precision))
-        return jit::kMaxDecodeRows;
+    if (decodes_by_amx(spec, target)) return jit::kMaxDecodeRows;
     const bool medium = spec.precision == QUIRE_PRECISION_MEDIUM;
     if (medium && target.bf16 && is_of_numbers(spec))
         return has_f32(spec) ? kRowsBesideFew : kRowsBesidePairs;
