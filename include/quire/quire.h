@@ -226,8 +226,9 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            and int4 in groups of a multiple of 32, with three query rows a kv head or more, of int4 four: relative to
  *            the largest of 16 keys'; int8 and int4 in groups of less than 16, with four query rows a kv head or more (int4
  *            with AVX-512 five, int8_b16 without it two): weights and values have 12 significant bits, of 128 keys'
- *            largest; decode of many query rows by tiles of AMX, of int8 and int4 in large groups, as `high`). With more than 16 query rows a kv head, over keys in rows with more than 12,
- *            and over codes of values in one group or in groups of a multiple of 16, with AVX-512 and VNNI, weights are
+ *            largest; decode of many query rows by tiles of AMX, of int8 and int4 in large groups, as `high`). With more
+ *            than 16 query rows a kv head, over keys in rows with more than 12, and over codes of values in one group or in
+ *            groups of a multiple of 16, with AVX-512 and VNNI, weights are
  *            rounded to 8 bits, relative to the largest of 16 keys'. In prefill (more than 12 query rows a kv head, with
  *            AVX-512 more than 16, with AMX and no such codes more than 12; a few that fill no vector may be decoded),
  *            on the targets with bfloat16, all else of
