@@ -134,15 +134,21 @@ namespace {
 // "Decode by AMX"). Others take as long for each query row.
 bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_precision precision) {
     if (!jit::has_key_amx(keys.format, keys.dim, *keys.target) || !jit::has_value_amx(values)) return false;
+    // Less for a query row, of that more for a group, and more for a key: tiles read DRAM worse, of which
+    // nibbles are half as long.
     struct Cycles {
-        double of_row, of_group, more;  // less for a row; of that more for a group; more for a key
+        double of_row, of_group, of_key, of_nibbles;
     };
-    constexpr Cycles kHighest = {10, 1.06, 50}, kHigh = {7.4, 0.77, 48}, kMedium = {3.9, 0.77, 36};
+    constexpr Cycles kHighest = {10, 1.06, 40, 22}, kHigh = {7.4, 0.77, 30, 30},
+                     kMedium = {3.9, 0.77, 27, 18};
     const Cycles& of = precision == QUIRE_PRECISION_HIGHEST ? kHighest
                        : precision == QUIRE_PRECISION_HIGH  ? kHigh
                                                             : kMedium;
     const double groups = 64. / scale_group(keys.format) + 64. / scale_group(values.format);
-    return keys.rows * (of.of_row - groups * of.of_group) > of.more;
+    const bool nibbles = is_of_nibbles(keys.format) && is_of_nibbles(values.format);
+    // Rows of less than a tile's 64 bytes fill it as all do.
+    const double of_head = std::max(1., (nibbles ? 128. : 64.) / std::min(keys.dim, values.dim));
+    return keys.rows * (of.of_row - groups * of.of_group) > (nibbles ? of.of_nibbles : of.of_key) * of_head;
 }
 
 }  // namespace
