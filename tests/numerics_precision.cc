@@ -261,7 +261,7 @@ TEST(NumericsPrecision, QuickHighestOfTiles) {
 
 // Of decode keys are three bytes' and weights are relative to the largest of 128 keys: two roundings more
 // than float32's, which show where few keys have all the weight (0.83 of a plain float32 attention's error
-// seen, of four tokens by AMX 0.86; this test says what it sees). Not measured against kernels of floats: how
+// seen; this test says what it sees). Not measured against kernels of floats: how
 // their sums are split differs.
 TEST(NumericsPrecision, QuickHighestOfDecode) {
     if (!best_target().vnni) GTEST_SKIP() << best_target().name << " takes no queries of three bytes";
