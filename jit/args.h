@@ -92,7 +92,7 @@ struct QkArgs {
 };
 
 struct QueryArgs {     // a query row -> what QK takes of it (QkArgs): QuerySizes
-    const float* row;  // [D], of fours [chunks][parts][4 L] and one more, which is read; behind D 0
+    const float* row;  // [D], of fours [chunks][parts][4 L], of tiles plane_bytes(), and one more; behind D 0
     int8_t* bytes;
     int32_t* starts;
     float* factors;

@@ -1,0 +1,122 @@
+// The kernel that rounds a query row to the columns of tiles of AMX (jit/qk_amx.h): against digits made in
+// another way, all rows of tiles that they share, with arrays of exactly the documented length.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "jit/kernels.h"
+#include "jit/qk_amx.h"
+#include "tests/support/kernel_rows.h"
+#include "tests/support/rounded_query.h"
+#include "tests/support/run.h"
+
+namespace quire::test {
+namespace {
+
+// Rows as src/attend_query_rows.cc has them rounded, one behind the other.
+struct Columns {
+    Columns(const jit::RowKey& key, const std::vector<std::vector<float>>& rows, Flush flush) : form(key) {
+        jit::RowKey values = key;
+        values.products = jit::Products::floats;
+        jit::DecodeKernels kernels;
+        const Status made =
+            make_decode_kernels(test_code_cache(), key, values, {}, jit::Placement::adjacent, &kernels);
+        EXPECT_TRUE(made.ok()) << made.message();
+        bytes = array(size_t(form.query_bytes()), int8_t(0x77), flush);
+        factors = array(rows.size(), 7.f, flush);
+        for (size_t r = 0; r < rows.size(); ++r) {
+            std::vector<float> padded = rows[r];
+            padded.resize(size_t(form.plane_bytes()), 0.f);
+            padded.push_back(NAN);  // is read, and no more
+            const GuardedBuffer from = GuardedBuffer::of(padded, flush),
+                                starts = array(kernels.query_sizes.starts, 0x77777777, flush);
+            poisoned_call<jit::QueryArgs>(
+                kernels.query_row,
+                {from.as<float>(), bytes.as<int8_t>() + r * kernels.query_sizes.step, starts.as<int32_t>(),
+                 factors.as<float>() + r},
+                Entry::nan);
+        }
+    }
+
+    // What stands for element `at` of a chunk in a step, in lane `lane`.
+    int number(const GuardedBuffer& of, int step, int at, int lane) const {
+        int w = 0;
+        for (int digit = 0; digit < form.digits; ++digit)
+            w = 256 * w +
+                of.as<int8_t>()[form.tile_at(digit, step) + at / 4 * form.lane_bytes() + lane * 4 + at % 4];
+        return w;
+    }
+
+    void check(const RoundedQuery& wanted) const {
+        for (int step = 0; step < int(form.steps.size()); ++step)
+            for (int at = 0; at < form.chunks[size_t(form.steps[size_t(step)].chunk)].bytes; ++at)
+                for (int lane = 0; lane < form.rows * form.together; ++lane) {
+                    const auto [set, chunk] = form.steps[size_t(step)];
+                    const bool own = form.group_of(form.chunks[size_t(chunk)], at) ==
+                                     set * form.together + lane % form.together;
+                    const int got = number(bytes, step, at, lane);
+                    // Beside it where rounding is a matter of how a quotient is taken.
+                    ASSERT_LE(std::abs(got - number(wanted.query, step, at, lane)), own ? 1 : 0)
+                        << "step " << step << " byte " << at << " lane " << lane;
+                }
+        for (int r = 0; r < form.rows; ++r) {
+            const float other = wanted.factors.as<float>()[r];
+            ASSERT_NEAR(factors.as<float>()[r], other, other * 1e-6f);
+        }
+    }
+
+    const jit::KeyAmx form;
+    GuardedBuffer bytes, factors;
+};
+
+template <typename Check>
+void for_each_key(const Check& check) {
+    if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no AMX";
+    int count = 0;
+    for (const RowShape& shape : row_shapes())
+        for (const jit::Products products :
+             {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles})
+            for (const int rows : {1, 3, 4, 16}) {
+                if (!can_be(shape, best_target(), products)) continue;
+                const jit::RowKey key{&best_target(), shape.format, shape.dim, rows, products};
+                SCOPED_TRACE(key.name("query_amx"));
+                check(key);
+                ++count;
+            }
+    EXPECT_GT(count, 0);
+}
+
+TEST(KernelsQuery, QuickTiles) {
+    for_each_key([](const jit::RowKey& key) {
+        for (const Flush flush : {Flush::end, Flush::begin}) {
+            std::vector<std::vector<float>> rows;
+            std::vector<float> changed;
+            for (int r = 0; r < key.rows; ++r) {
+                rows.push_back(uneven_row(key.dim, uint64_t(r) + 1));
+                std::vector<float> padded = rows.back();
+                padded.resize(size_t(key.padded()), 0.f);
+                changed.insert(changed.end(), padded.begin(), padded.end());
+            }
+            const RoundedQuery wanted = rounded_query(key, key.rows, changed.data(), flush);
+            Columns(key, rows, flush).check(wanted);
+        }
+    });
+}
+
+// What is not a number, or has none for its size, is seen in the row's factor and in no other's.
+TEST(KernelsQuery, QuickPoisonOfTiles) {
+    for_each_key([](const jit::RowKey& key) {
+        for (const float number : {NAN, -INFINITY}) {
+            std::vector<std::vector<float>> rows(size_t(key.rows), uneven_row(key.dim, 2));
+            rows[size_t(key.rows / 2)][size_t(key.dim - 1)] = number;
+            const Columns got(key, rows, Flush::end);
+            for (int r = 0; r < key.rows; ++r)
+                ASSERT_EQ(std::isnan(got.factors.as<float>()[r]), r == key.rows / 2)
+                    << number << " row " << r;
+        }
+    });
+}
+
+}  // namespace
+}  // namespace quire::test
