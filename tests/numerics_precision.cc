@@ -120,9 +120,9 @@ std::vector<quire_format> formats() {
 // With dot products of bfloat16 tiles of any format are of them, but for keys that are of bytes; decode by
 // AMX is not.
 bool has_bfloats(const Case& c, const Target& target) {
-    const int rows = int(c.sequences[0].queries) * c.group();
-    jit::RowKey keys{&target, c.key_format, c.D, rows}, values{&target, c.value_format, c.Dv, rows};
-    if (rows <= jit::kMaxDecodeRows) set_products(&keys, &values, QUIRE_PRECISION_MEDIUM);
+    const int rows = int(c.sequences[0].queries) * c.group(), decoded = std::min(rows, jit::kMaxDecodeRows);
+    jit::RowKey keys{&target, c.key_format, c.D, decoded}, values{&target, c.value_format, c.Dv, decoded};
+    if (rows <= 2 * decoded) set_products(&keys, &values, QUIRE_PRECISION_MEDIUM);
     return target.bf16 && rows > 8 && keys.tile_digits() == 0;
 }
 
