@@ -31,17 +31,10 @@ struct Fours {
                            {bytes.as<int8_t>(), starts.as<int32_t>(), factors.as<float>()});
             return;
         }
-        jit::DecodeKernels kernels;
-        const Status made =
-            make_decode_kernels(test_code_cache(), key, plain(key), {}, jit::Placement::adjacent, &kernels);
-        EXPECT_TRUE(made.ok()) << made.message();
+        const jit::DecodeKernels kernels = query_kernels(key);
         poisoned_call<jit::QueryArgs>(
             kernels.query_row,
             {from.as<float>(), bytes.as<int8_t>(), starts.as<int32_t>(), factors.as<float>()}, Entry::nan);
-    }
-    static jit::RowKey plain(jit::RowKey key) {
-        key.products = jit::Products::floats;
-        return key;
     }
 
     // Byte i of lane `lane` of the query's dword `j` of a part, from these bytes or others laid out like

@@ -17,12 +17,7 @@ namespace {
 // Rows as src/attend_query_rows.cc has them rounded, one behind the other.
 struct Columns {
     Columns(const jit::RowKey& key, const std::vector<std::vector<float>>& rows, Flush flush) : form(key) {
-        jit::RowKey values = key;
-        values.products = jit::Products::floats;
-        jit::DecodeKernels kernels;
-        const Status made =
-            make_decode_kernels(test_code_cache(), key, values, {}, jit::Placement::adjacent, &kernels);
-        EXPECT_TRUE(made.ok()) << made.message();
+        const jit::DecodeKernels kernels = query_kernels(key);
         bytes = array(size_t(form.query_bytes()), int8_t(0x77), flush);
         factors = array(rows.size(), 7.f, flush);
         for (size_t r = 0; r < rows.size(); ++r) {

@@ -22,12 +22,7 @@ struct TokenQuery {
         starts = array(size_t(form.starts()), 0x77777777, flush);
         factors = array(size_t(form.factors()), 7.f, flush);
         const GuardedBuffer from = GuardedBuffer::of(row, flush);
-        jit::RowKey values = key;
-        values.products = jit::Products::floats;
-        jit::DecodeKernels kernels;
-        const Status made =
-            make_decode_kernels(test_code_cache(), key, values, {}, jit::Placement::adjacent, &kernels);
-        EXPECT_TRUE(made.ok()) << made.message();
+        const jit::DecodeKernels kernels = query_kernels(key);
         poisoned_call<jit::QueryArgs>(
             kernels.query_row,
             {from.as<float>(), bytes.as<int8_t>(), starts.as<int32_t>(), factors.as<float>()}, Entry::nan);

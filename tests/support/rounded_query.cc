@@ -1,5 +1,7 @@
 #include "tests/support/rounded_query.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include "jit/qk_amx.h"
 #include "jit/qk_fours.h"
 #include "src/token_blocks.h"
+#include "tests/support/kernel_rows.h"
 #include "tests/support/random.h"
 
 namespace quire::test {
@@ -227,6 +230,16 @@ std::vector<float> uneven_row(int dim, uint64_t seed) {
     std::vector<float> row;
     for (int d = 0; d < dim; ++d) row.push_back(random.normal() * (d % 11 == 3 ? 60.f : 1.f));
     return row;
+}
+
+jit::DecodeKernels query_kernels(const jit::RowKey& keys) {
+    jit::RowKey values = keys;
+    values.products = jit::Products::floats;
+    jit::DecodeKernels kernels;
+    const Status made =
+        make_decode_kernels(test_code_cache(), keys, values, {}, jit::Placement::adjacent, &kernels);
+    EXPECT_TRUE(made.ok()) << made.message();
+    return kernels;
 }
 
 RoundedQuery rounded_query(const jit::RowKey& key, int rows, float* query, Flush flush) {
