@@ -94,11 +94,11 @@ TEST(AttentionLengths, QuickTokenBlocks) {
 
 // Windows that begin anywhere in a tile, for decode, few rows with some left, and tiles: hidden keys before
 // them, of which some are in the same vector, are NaN in no result.
-TEST(AttentionLengths, QuickWindows) {
+void check_windows(int64_t step) {
     for (const quire_format& format :
          {plain_format(QUIRE_F32), plain_format(QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16),
           quantised(QUIRE_INT4, 32, QUIRE_F16), quantised(QUIRE_INT8_B16, 32, QUIRE_F16)})
-        for (int64_t T = 300; T < 440; T += 3) {
+        for (int64_t T = 300; T < 440; T += step) {
             Case c = small(format, 64);
             c.placement = Placement::pages;
             c.page_size = T % 2 == 0 ? 128 : 16;
@@ -113,6 +113,9 @@ TEST(AttentionLengths, QuickWindows) {
             check(c, {&best_target()});
         }
 }
+
+TEST(AttentionLengths, QuickWindows) { check_windows(47); }
+TEST(AttentionLengths, Windows) { check_windows(3); }
 
 // All head sizes up to past four vectors: every tail of every loader and of the output.
 TEST(AttentionLengths, AllHeadSizes) {

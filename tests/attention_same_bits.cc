@@ -155,7 +155,7 @@ TEST(AttentionSameBits, QuickLayouts) {
 
 // Rows side by side have kernels of their own, for blocks that are full or end with a vector, and others
 // where they lie so within pages of fewer; the rest of the same sequence, and of the next, is listed.
-TEST(AttentionSameBits, QuickAdjacentRows) {
+TEST(AttentionSameBits, AdjacentRows) {
     for (Case c : bases()) {
         c.sequences = {{1, 1300, 1}, {1, 37, 2}, {2, 656, 3}, {1, 128, 4}, {3, 1025, 5}};
         for (const int64_t page_size : {16, 48, 64, 128, 192, 512}) {
@@ -182,7 +182,7 @@ void check_alone(const Case& c, const Target& target) {
 }
 
 // Sequences of more items than a long one is to have, which are cut into longer parts (Schedule::split_into).
-TEST(AttentionSameBits, QuickLongerParts) {
+TEST(AttentionSameBits, LongerParts) {
     Case c = base(quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 32, QUIRE_F16));
     c.H = c.Hk = 32;
     c.sequences = {{1, 2300, 1}, {1, 70, 2}, {2, 4300, 3}};
@@ -194,7 +194,7 @@ TEST(AttentionSameBits, QuickLongerParts) {
 
 // Threads run parts of a head in a row, of one kv head and of those whose rows interleave, and merge those of
 // which they have all; beside items of tiles, which they do not.
-TEST(AttentionSameBits, QuickPartsInARow) {
+TEST(AttentionSameBits, PartsInARow) {
     for (const int kv_heads : {1, 3}) {
         Case c = base(quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT8, 32, QUIRE_F16));
         c.Hk = kv_heads;
@@ -216,7 +216,7 @@ TEST(AttentionSameBits, QuickPartsInARow) {
 
 // What follows an item of decode in the same thread may be a part of tiles, or of few rows. Tiles come first:
 // then the threads of a new context have not kept a query yet.
-TEST(AttentionSameBits, QuickTilesBehindDecode) {
+TEST(AttentionSameBits, TilesBehindDecode) {
     for (const int64_t queries : {32, 4})
         for (const int layout : {0, 3}) {
             Case c = base(plain_format(QUIRE_F32), plain_format(QUIRE_F32));

@@ -37,7 +37,7 @@ void expect_generated(const jit::RowKey& key, const jit::RowKey& value) {
 }
 
 // Groups of any size fit the registers.
-TEST(KernelsTiles, QuickEveryGroupIsGenerated) {
+TEST(KernelsTiles, EveryGroupIsGenerated) {
     int count = 0;
     const Target* targets = target_table(&count);
     for (const Target* target = targets; target < targets + count; ++target)
@@ -56,7 +56,7 @@ TEST(KernelsTiles, QuickEveryGroupIsGenerated) {
                 }
 }
 
-TEST(KernelsTiles, QuickEveryShapeOfBfloatsIsGenerated) {
+TEST(KernelsTiles, EveryShapeOfBfloatsIsGenerated) {
     int count = 0;
     const Target* targets = target_table(&count);
     for (const Target* target = targets; target < targets + count; ++target)

@@ -53,14 +53,14 @@ void check_every_group(std::initializer_list<quire_type> types, std::initializer
 
 // Groups of any size fit the registers, wherever in the row two chunks of words share one, on targets that
 // can't be run here too.
-TEST(KernelsGenerated, QuickEveryGroupIsGenerated) {
+TEST(KernelsGenerated, EveryGroupIsGenerated) {
     check_every_group({QUIRE_INT8, QUIRE_INT4}, {36, 132, 176, 220, 252}, 4);
 }
 // The same of values that shifts take (jit/pv_shifts.h).
-TEST(KernelsGenerated, QuickEveryGroupOfShiftsIsGenerated) {
+TEST(KernelsGenerated, EveryGroupOfShiftsIsGenerated) {
     check_every_group({QUIRE_INT8, QUIRE_INT4}, {64, 192, 384}, 4);
 }
-TEST(KernelsGenerated, QuickEveryGroupOfBlocksIsGenerated) {
+TEST(KernelsGenerated, EveryGroupOfBlocksIsGenerated) {
     check_every_group({QUIRE_INT8_B16, QUIRE_INT4_B16}, {80, 128, 200, 240, 512}, 8);
 }
 

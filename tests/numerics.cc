@@ -214,7 +214,7 @@ TEST(Numerics, QuickRisingScores) {
 // The same of keys alone, for which softmax is relative to the tiles before, as long as scores don't rise too
 // fast (jit/tile_qk_softmax.cc): each row's at a pace of its own, or they fall. At `medium` of numbers that
 // bfloat16 has, as large scores of others are far off there. Three vectors of query rows, and two.
-TEST(Numerics, QuickRisingKeys) {
+TEST(Numerics, RisingKeys) {
     Random random(74);
     const auto make = [&](int64_t queries, quire_type type, quire_precision precision, float step) {
         const auto number = [&] {

@@ -225,7 +225,7 @@ TEST(NumericsPrecision, QuickFewRows) {
 }
 
 // The same as numbers: 0.83 times a plain float32 attention's error seen. (Packed tiles of AVX2: 1.22.)
-TEST(NumericsPrecision, QuickHighestOfFewRows) {
+TEST(NumericsPrecision, HighestOfFewRows) {
     double largest = 0;
     for (const Case& c : few_row_cases())
         for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels}) {
@@ -358,7 +358,7 @@ TEST(NumericsPrecision, QuickKeysOfTiles) {
 TEST(NumericsPrecision, EveryTarget) { check(jit_targets(), formats(), {64, 128}, 1); }
 TEST(NumericsPrecision, EveryTargetOfTiles) { check(jit_targets(), formats(), {64, 128}, 7); }
 TEST(NumericsPrecision, Quick) { check({&best_target()}, quick_formats(), {128}, 1); }
-TEST(NumericsPrecision, QuickTiles) { check({&best_target()}, quick_formats(), {64}, 5); }
+TEST(NumericsPrecision, Tiles) { check({&best_target()}, quick_formats(), {64}, 5); }
 // Decode of 16 query rows, of which all are tiles at `high`, and in large groups at `medium`.
 TEST(NumericsPrecision, QuickAmx) {
     if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no tiles";
