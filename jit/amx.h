@@ -32,7 +32,7 @@ inline std::vector<uint32_t> tile_config(const std::vector<TileShape>& shapes) {
     return words;
 }
 
-// As decode's kernels find them, and leave them: all of 16 rows of 64 bytes. To say so takes 200 cycles.
+// As all kernels find them, and leave them: of 16 rows of 64 bytes. To say so takes 200 cycles.
 inline std::vector<uint32_t> standard_tiles() { return tile_config(std::vector<TileShape>(8, {16, 64})); }
 
 struct NoArgs {};

@@ -9,6 +9,8 @@
 #include <array>
 #include <cstdint>
 
+#include "jit/lines_ahead.h"
+
 namespace quire::jit {
 
 // Keys that decode takes at a time: what is done once a block weighs little, and a block of int8 rows and its
@@ -206,7 +208,8 @@ struct PackArgs {             // rows into a tile of f32, of words, of bytes, or
     // of int16_t or bfloat16 (with AMX turned: jit/pack_amx.h), or [ceil(V / 16)][kFourPanelStride] fours of
     // int8_t: codes, or -codes where the scale is negative
     void* tile;
-    int64_t count;  // keys; values in pairs: an even number, in fours: a multiple of kKeyPadding
+    int64_t count;      // keys; values in pairs: an even number, in fours: a multiple of kKeyPadding
+    LinesAhead* ahead;  // of bfloat16 numbers with AMX: advanced
 };
 
 // Blocks of tokens (src/token_blocks.h). Lists of rows hold the address of block i in entry 16 i, and nothing
@@ -229,20 +232,6 @@ struct TokenPlaceArgs {  // plain rows into one block
 // Sums of products of bytes, in int32, start with the bits of this number, and so are always the bits of a
 // number: of it + the sum, which is below 2^22.
 constexpr float kByteTileZero = 12582912;  // 3 * 2^22
-
-// Lines of memory that the products of tiles ask for, one at a time all through their work: a processor
-// tracks only so many misses at once, and waits when there are more.
-constexpr uintptr_t kWritten = 1;      // they are going to be
-constexpr uintptr_t kSecondLevel = 2;  // come into that cache alone, as the first has no room for them
-constexpr uintptr_t kLineBytes = 64;
-struct LineRun {
-    uintptr_t begin, end;  // begin: of a line, + what of the above it is
-};
-struct LinesAhead {
-    uintptr_t line, end;  // the line to ask for next, and the end of its run
-    const LineRun* next;  // the runs that follow; behind the last one: {0, 0}
-    uintptr_t step;       // kLineBytes, or 0 behind the last line, which is then asked for again and again
-};
 
 // Keys that products of numbers take for each vector of query rows: what a causal mask hides from the first
 // ones only, the last ones see. None has less than the one before; the last has all. Other products, and

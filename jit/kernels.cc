@@ -107,7 +107,9 @@ Status make_tile_kernels(CodeCache& cache, const RowKey& keys, const RowKey& val
     QUIRE_TRY(make_tile_qk(cache, keys, vecs, &kernels->qk));
     QUIRE_TRY(make_tile_qk_softmax(cache, keys, values, scores, vecs, &kernels->qk_softmax));
     QUIRE_TRY(make_tile_pv(cache, values, vecs, kernels));
-    return make_tile_softmax(cache, {keys.target, scores, vecs, false, probabilities_for(values)}, kernels);
+    const bool of_amx = keys.bfloats() && values.bfloats() && keys.target->amx;
+    return make_tile_softmax(cache, {keys.target, scores, vecs, false, probabilities_for(values), of_amx},
+                             kernels);
 }
 
 Status make_few_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
@@ -166,6 +168,7 @@ Status make_pack_values(CodeCache& cache, const RowKey& values, PackKernels* ker
 Status make_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, PackKernels* kernels) {
     QUIRE_TRY(make_scales_of_both(cache, keys, values, kernels));
     QUIRE_TRY(make_pack_keys(cache, keys, kernels));
+    kernels->asks_ahead = asks_ahead(keys) && asks_ahead(values);
     return make_pack_values(cache, values, kernels);
 }
 
@@ -177,9 +180,20 @@ Status make_few_pack_kernels(CodeCache& cache, const RowKey& keys, const RowKey&
     return values.bytes() ? make_pack_values(cache, values, kernels) : Status();
 }
 
+Status make_amx_tiles(CodeCache& cache, const Target& target, AmxTiles* tiles) {
+    QUIRE_TRY(make(
+        cache, std::string("tiles_begin_") + target.name,
+        [&](auto* code) { return generate_tiles_begin(target, code); }, &tiles->begin));
+    return make(
+        cache, std::string("tiles_end_") + target.name,
+        [&](auto* code) { return generate_tiles_end(target, code); }, &tiles->end);
+}
+
 Status make_panel_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, quire_type type,
                           PanelKernels* kernels) {
     const Target& target = *keys.target;
+    if (target.amx && (keys.bfloats() || values.bfloats()))
+        QUIRE_TRY(make_amx_tiles(cache, target, &kernels->tiles));
     const auto name = [&](const char* stage, int dim, quire_type of) {
         return std::string(stage) + "_d" + std::to_string(dim) + "_" + type_name(of) + "_" + target.name;
     };

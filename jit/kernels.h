@@ -41,17 +41,21 @@ struct QuerySizes {  // of a row, in bytes of the query, and numbers of starts a
     size_t step;  // bytes from where a row's query begins to where the next one's does
 };
 
+struct AmxTiles {  // before and behind all kernels that take tiles of AMX; empty where none does
+    Kernel<NoArgs> begin, end;
+};
+
 struct DecodeKernels {          // few query rows against a block of cache rows; for one number of rows
     BlockKernels listed;        // any rows
     BlockKernels side_by_side;  // rows as `placement` says; empty where a side has blocks of tokens
     Placement placement = Placement::adjacent;
     Products query = Products::floats;  // what qk takes
     QuerySizes query_sizes{};
-    std::vector<int> query_order;           // of words: query_word_order()
-    float query_unit = 1;                   // of floats: query_unit()
-    Kernel<QueryArgs> query_row;            // empty where that is not of bytes, or not generated
-    Kernel<NoArgs> begin_tiles, end_tiles;  // before and behind all others; empty where none has tiles of AMX
-    bool of_block = false;                  // SoftmaxKey::of_block
+    std::vector<int> query_order;  // of words: query_word_order()
+    float query_unit = 1;          // of floats: query_unit()
+    Kernel<QueryArgs> query_row;   // empty where that is not of bytes, or not generated
+    AmxTiles tiles;
+    bool of_block = false;  // SoftmaxKey::of_block
     Kernel<SoftmaxArgs> softmax;
     Kernel<MinimaArgs> minima;  // empty where the format has none, or pv adds them
     int minima_at = 0;          // floats from the scales of values to them
@@ -78,9 +82,11 @@ struct PackKernels {                             // cache rows -> tiles for Tile
     Kernel<TileScalesArgs> relate;  // of the values, where their weights are words or bytes; else empty
     bool value_lists = false;       // where no scale is negative, products may take the rows of the cache
     Kernel<PackArgs> keys, values;  // empty where products take the rows of the cache
+    bool asks_ahead = false;        // both do, for lines of the next tile
 };
 
 struct PanelKernels {  // query rows into the lanes, outputs out of them
+    AmxTiles tiles;
     Kernel<TileRowsArgs> rows;
     Kernel<TileQueryArgs> query;  // empty where the products of keys are of floats
     Kernel<TileColumnsArgs> output, states;

@@ -167,15 +167,6 @@ Status make_side_by_side(CodeCache& cache, RowKey keys, RowKey values, Placement
     return make_block_pv(cache, keys, values, kernels);
 }
 
-Status make_tiles(CodeCache& cache, const Target& target, DecodeKernels* kernels) {
-    QUIRE_TRY(make(
-        cache, std::string("tiles_begin_") + target.name,
-        [&](auto* code) { return generate_tiles_begin(target, code); }, &kernels->begin_tiles));
-    return make(
-        cache, std::string("tiles_end_") + target.name,
-        [&](auto* code) { return generate_tiles_end(target, code); }, &kernels->end_tiles);
-}
-
 }  // namespace
 
 Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& values, const ScoreKey& scores,
@@ -185,7 +176,8 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
     QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, keys, values, kernels)
                                                    : make_row_pv(cache, keys, values, kernels));
     QUIRE_TRY(make_side_by_side(cache, keys, values, placement, &kernels->side_by_side));
-    if (takes_key_amx(keys) || takes_value_amx(values)) QUIRE_TRY(make_tiles(cache, *keys.target, kernels));
+    if (takes_key_amx(keys) || takes_value_amx(values))
+        QUIRE_TRY(make_amx_tiles(cache, *keys.target, &kernels->tiles));
     kernels->placement = placement;
     kernels->of_block = values.words() || values.bytes();
     const SoftmaxKey softmax{keys.target, scores, kernels->of_block};

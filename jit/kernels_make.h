@@ -24,6 +24,8 @@ inline Status make_scales(CodeCache& cache, RowKey key, Kernel<ScalesArgs>* kern
         cache, key.name("scales"), [&](auto* code) { return generate_scales(key, code); }, kernel);
 }
 
+Status make_amx_tiles(CodeCache& cache, const Target& target, AmxTiles* tiles);
+
 // Of float products.
 inline RowKey plain(RowKey key) {
     key.products = Products::floats;

@@ -5,6 +5,7 @@
 #include "jit/byte_loader.h"
 #include "jit/pack_amx.h"
 #include "jit/row_loader.h"
+#include "jit/tile_ahead.h"
 #include "jit/word_loader.h"
 
 namespace quire::jit {
@@ -16,20 +17,22 @@ namespace {
 //     bfloat16: v = those of both, in pairs                       emit_pairs
 //     keys:   tile[key][..] = v                                   emit_store
 //     values: tile[panel][key][0..8] = each eight of v
-// (values as bfloat16, AMX: turn_value_blocks)
+//     (AMX: tile[16 values][key][0..16] = v, then turn_value_blocks)
 class Pack : public Emitter {
 public:
     Pack(const RowKey& key, bool panels)
         : Emitter(*key.target),
           key_(key),
           panels_(panels),
-          loader_(RowLoader::make(*this, key.format, key.dim)) {
+          loader_(RowLoader::make(*this, key.format, key.dim)),
+          ahead_(*this, *key.target) {
         const int keys = key_.bfloats() && panels_ ? 2 : 1, step = key_.bfloats() && !panels_ ? 2 : 1;
         begin();
         mov(rows_, ptr[args() + offsetof(PackArgs, rows)]);
         mov(scales_, ptr[args() + offsetof(PackArgs, scales)]);
         mov(tile_, ptr[args() + offsetof(PackArgs, tile)]);
         mov(count_, ptr[args() + offsetof(PackArgs, count)]);
+        if (asks_ahead(key)) ahead_.begin(args() + offsetof(PackArgs, ahead));
         Label each_key;
         L(each_key);
         mov(row_, ptr[rows_]);
@@ -40,22 +43,26 @@ public:
             if (key_.bfloats()) emit_pairs(v, vec);
             emit_store(v, vec / step);
         }
+        for (int i = 0; asks_ahead(key) && i < kLinesOfPackedRow * keys; ++i) ahead_.line();
         add(rows_, 8 * keys);
         add(scales_, keys * key_.scales_stride() * 4);
-        add(tile_, (panels_ ? kValuePanel : key_.tile_lanes()) * 4);
+        add(tile_, (!panels_ ? key_.tile_lanes() : turned() ? kAmxRows : kValuePanel) * 4);
         keys == 1 ? dec(count_) : sub(count_, keys);
         jnz(each_key, T_NEAR);
-        if (keys == 2 && key_.target->amx) {
+        if (turned()) {
             mov(tile_, ptr[args() + offsetof(PackArgs, tile)]);
             mov(count_, ptr[args() + offsetof(PackArgs, count)]);
             add(count_, 2 * kAmxPairs - 1);
             shr(count_, 5);
-            turn_value_blocks(*this, tile_, loader_->vecs() * halves(), count_);
+            turn_value_blocks(*this, tile_, loader_->vecs(), count_);
         }
+        if (asks_ahead(key)) ahead_.end(args() + offsetof(PackArgs, ahead));
         end();
     }
 
 private:
+    bool turned() const { return panels_ && key_.bfloats() && key_.target->amx; }
+
     // Of keys, elements that follow each other; of values, one element of two rows.
     void emit_pairs(const Vec& v, int vec) {
         Temp other(*this, "other");
@@ -69,6 +76,7 @@ private:
 
     void emit_store(const Vec& v, int vec) {
         if (!panels_) return vmovups(ptr[tile_ + vec * vec_bytes()], v);
+        if (turned()) return vmovups(ptr[tile_ + vec * kAmxValueStride * 4], v);
         const int stride = key_.bfloats() ? kPairPanelStride : kPanelStride;
         for (int half = 0; half < halves(); ++half)
             store_half(tile_ + (vec * halves() + half) * stride * 4, v, half);
@@ -77,6 +85,7 @@ private:
     const RowKey key_;
     const bool panels_;
     const std::unique_ptr<RowLoader> loader_;
+    TileAhead ahead_;
     const Gpr rows_ = gpr("rows"), scales_ = gpr("scales"), tile_ = gpr("tile"), count_ = gpr("count"),
               row_ = gpr("row"), second_ = gpr("second row");
 };
@@ -152,6 +161,8 @@ public:
 };
 
 }  // namespace
+
+bool asks_ahead(const RowKey& key) { return key.bfloats() && key.target->amx; }
 
 bool is_packed_row(const RowKey& key) {
     const quire_type number = key.products == Products::floats    ? QUIRE_F32

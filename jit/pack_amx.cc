@@ -1,44 +1,37 @@
 #include "jit/pack_amx.h"
 
 namespace quire::jit {
+namespace {
 
-// Of two vectors, each with eight elements of two pairs: first four elements of four pairs, then the others;
-// of four such vectors, an element's pairs side by side.
-void turn_value_blocks(Emitter& e, const Gpr& tile, int panels, const Gpr& blocks) {
-    constexpr int kVectors = 8, kBytes = 64;
-    const std::vector<Vec> v = e.vecs("pairs", kVectors), t = e.vecs("turned", kVectors);
-    const std::vector<Vec> order = e.vecs("order", 2);
-    for (int half = 0; half < 2; ++half) {
-        std::vector<uint32_t> index;
-        for (uint32_t element = 0; element < 4; ++element)
-            for (uint32_t pair = 0; pair < 4; ++pair)
-                index.push_back(pair * 8 + uint32_t(4 * half) + element);
-        e.vmovups(order[size_t(half)], e.constant(index));
-    }
+// Quarter i of v: 16 bytes at `at` + i * stride.
+void load_quarters(Emitter& e, const Vec& v, const RegExp& at, int stride) {
+    const Xbyak::Zmm z(v.getIdx());
+    e.vmovups(Xbyak::Xmm(v.getIdx()), e.ptr[at]);
+    for (int i = 1; i < 4; ++i) e.vinserti32x4(z, z, e.ptr[at + i * stride], uint8_t(i));
+}
+
+}  // namespace
+
+// The first half of a transposition are loads of quarters, which take none of the pipe of permutations.
+void turn_value_blocks(Emitter& e, const Gpr& tile, int tiles, const Gpr& blocks) {
+    constexpr int kBlockBytes = kAmxPairs * 64;
+    const std::vector<Vec> v = e.vecs("turned", kAmxRows);
     Label each;
     e.L(each);
-    for (int panel = 0; panel < panels; ++panel) {
-        const RegExp at = tile + panel * kPairPanelStride * 4;
-        for (size_t i = 0; i < kVectors; ++i) e.vmovups(v[i], e.ptr[at + int(i) * kBytes]);
-        for (size_t quad = 0; quad < 4; ++quad)
-            for (size_t half = 0; half < 2; ++half) {
-                const Vec& to = t[half * 4 + quad];
-                e.vmovaps(to, order[half]);
-                e.vpermi2d(to, v[2 * quad], v[2 * quad + 1]);
-            }
-        for (size_t half = 0; half < 2; ++half) {
-            const std::vector<Vec> four(t.begin() + half * 4, t.begin() + half * 4 + 4);
-            e.transpose_quarters(four);
-            for (size_t i = 0; i < four.size(); ++i)
-                e.vmovups(e.ptr[at + int(half * 4 + i) * kBytes], four[i]);
-        }
+    for (int i = 0; i < tiles; ++i) {
+        const RegExp at = tile + i * kAmxValueStride * 4;
+        // Of four pairs, each the fourth behind the one before, the same four values.
+        for (int four = 0; four < 4; ++four)
+            for (int pair = 0; pair < 4; ++pair)
+                load_quarters(e, v[size_t(4 * four + pair)], at + pair * 64 + four * 16, 4 * 64);
+        for (size_t four = 0; four < 4; ++four)
+            e.transpose_dwords({v.begin() + 4 * four, v.begin() + 4 * four + 4});
+        for (int row = 0; row < kAmxRows; ++row) e.vmovups(e.ptr[at + row * 64], v[size_t(row)]);
     }
-    e.add(tile, kVectors * kBytes);
+    e.add(tile, kBlockBytes);
     e.dec(blocks);
     e.jnz(each, Emitter::T_NEAR);
     e.free(v);
-    e.free(t);
-    e.free(order);
 }
 
 }  // namespace quire::jit

@@ -5,8 +5,10 @@
 
 namespace quire::jit {
 
-// panels [kPairPanelStride] of pairs from `tile` on, each with so many blocks of kAmxPairs pairs: [pair]
-// [kValuePanel] -> [kValuePanel][pair], in place. Reads and writes whole blocks. `blocks` is clobbered.
-void turn_value_blocks(Emitter& e, const Gpr& tile, int panels, const Gpr& blocks);
+constexpr int kAmxValueStride = kAmxRows / kValuePanel * kPairPanelStride;  // pairs, from a tile to the next
+
+// tiles [kAmxValueStride] of pairs from `tile` on, each with so many blocks of kAmxPairs pairs: [pair]
+// [kAmxRows] -> [kAmxRows][pair], in place. Reads and writes whole blocks. `blocks` is clobbered.
+void turn_value_blocks(Emitter& e, const Gpr& tile, int tiles, const Gpr& blocks);
 
 }  // namespace quire::jit

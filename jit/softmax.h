@@ -27,11 +27,14 @@ struct TileSoftmaxKey {
     bool masked;
     Products probabilities =
         Products::floats;  // what they are rounded to: words, bytes by another kernel, bfloats here
+    // A maximum that is larger than before becomes kHeadroom more (args.h: RelativeTops): the next tiles
+    // raise it seldom, and products then leave the sums as they are.
+    bool goes_above = false;
 
     bool bfloats() const { return probabilities == Products::bfloats; }
     std::string name() const {
         return "tile_softmax_w" + std::to_string(vecs) + scores.name() + (masked ? "_masked" : "") +
-               products_name(probabilities) + "_" + target->name;
+               products_name(probabilities) + (goes_above ? "_above_" : "_") + target->name;
     }
 };
 Status generate_tile_softmax(const TileSoftmaxKey& key,

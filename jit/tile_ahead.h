@@ -1,4 +1,4 @@
-// Prefetches of tiles' products (args.h: LinesAhead).
+// Prefetches of tiles' products (lines_ahead.h).
 #pragma once
 #include <algorithm>
 #include <cstddef>

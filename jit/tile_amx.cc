@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "jit/amx.h"
+#include "jit/pack_amx.h"
 #include "jit/tile_product.h"
 
 namespace quire::jit {
@@ -18,6 +19,15 @@ protected:
     // Rows `row_bytes` (a register) apart.
     static Xbyak::Address rows_at(const RegExp& at, const Gpr& row_bytes) {
         return Xbyak::util::ptr[at + row_bytes];
+    }
+
+    // Tiles of these shapes for what `body` emits, in place of standard ones.
+    template <typename Body>
+    void with_tiles(const std::vector<TileShape>& shapes, const Body& body) {
+        const std::vector<uint32_t> config = tile_config(shapes), standard = standard_tiles();
+        if (config != standard) ldtilecfg(constant(config));
+        body();
+        if (config != standard) ldtilecfg(constant(standard));
     }
 
     // With the products of a step, some 50 cycles: as many as others ask for in that time.
@@ -46,7 +56,6 @@ public:
         emit_keys(kAmxRows);
         emit_keys(kTileStep);
         ahead_.end(args() + offsetof(TileQkArgs, ahead));
-        tilerelease();
         emit_new_max();
         end();
     }
@@ -56,12 +65,15 @@ private:
     const Tmm element_{3}, row_{4}, last_element_{5}, last_row_{6};
     int pairs() const { return (key_.dim + 1) / 2; }
 
-    std::vector<uint32_t> config(int keys) const {
+    std::vector<TileShape> shapes(int keys) const {
         const int left = pairs() % kAmxPairs;
-        std::vector<TileShape> shapes(3, {keys, 64});
-        shapes.insert(shapes.end(), {{keys, 64}, {kAmxPairs, 64}});
-        if (left > 0) shapes.insert(shapes.end(), {{keys, 4 * left}, {left, 64}});
-        return tile_config(shapes);
+        std::vector<TileShape> shapes(8, {keys, 64});
+        shapes[size_t(row_.getIdx())] = {kAmxPairs, 64};
+        if (left > 0) {
+            shapes[size_t(last_element_.getIdx())] = {keys, 4 * left};
+            shapes[size_t(last_row_.getIdx())] = {left, 64};
+        }
+        return shapes;
     }
 
     void emit_keys(int keys) {
@@ -69,17 +81,18 @@ private:
         Label none, each;
         cmp(count_, keys);
         jl(none, T_NEAR);
-        ldtilecfg(constant(config(keys)));
-        L(each);
-        for (int w = 0; w < key_.vecs; ++w) tilezero(sum(w));
-        for (int pair = 0; pair < pairs(); pair += kAmxPairs) emit_products(pair);
-        for (int w = 0; w < key_.vecs; ++w)
-            tilestored(rows_at(scores_ + w * vec_bytes(), panel_bytes_), sum(w));
-        add(keys_, keys * key_.key_stride * 4);
-        add(scores_, keys * panel_bytes());
-        sub(count_, keys);
-        cmp(count_, keys);
-        jge(each, T_NEAR);
+        with_tiles(shapes(keys), [&] {
+            L(each);
+            for (int w = 0; w < key_.vecs; ++w) tilezero(sum(w));
+            for (int pair = 0; pair < pairs(); pair += kAmxPairs) emit_products(pair);
+            for (int w = 0; w < key_.vecs; ++w)
+                tilestored(rows_at(scores_ + w * vec_bytes(), panel_bytes_), sum(w));
+            add(keys_, keys * key_.key_stride * 4);
+            add(scores_, keys * panel_bytes());
+            sub(count_, keys);
+            cmp(count_, keys);
+            jge(each, T_NEAR);
+        });
         L(none);
     }
 
@@ -91,9 +104,6 @@ private:
             tileloadd(row, rows_at(query_ + pair * panel_bytes() + w * vec_bytes(), panel_bytes_));
             tdpbf16ps(sum(w), element, row);
         }
-        // The next keys: a load of a tile waits for all its rows.
-        for (int i = 0; i < kAmxRows; ++i)
-            prefetcht0(ptr[keys_ + (kAmxRows + i) * key_.key_stride * 4 + pair * 4]);
         for (int i = 0; i < kLinesAhead; ++i) ahead_.some(1);
     }
 
@@ -124,185 +134,166 @@ private:
               key_bytes_ = gpr("key bytes"), panel_bytes_ = gpr("panel bytes");
 };
 
-// for each four panels (and single ones that are left), and each vector w:
-//   c[i] = output[panel + i][w] * rescale[w]        (multiplied beside the products of the panels before
-//   them) for each 16 pairs of keys: c[i] += values[panel + i][8][pair] * probabilities[pair][w] output[panel
-//   + i][w] = c[i]
-// and without rescale the same of 8 pairs that are left
+// output *= rescale                                       (not where all factors are 1, as most often)
+// for each four tiles of 16 values (and single ones, and one of 8 that is left), and each vector w:
+//   c[i] = output[tile + i][w]
+//   for each 16 pairs of keys: c[i] += values[tile + i][16][pair] * probabilities[pair][w]
+//   output[tile + i][w] = c[i]
+// and the same of 8 pairs that are left
 class TilePvAmx : public TileAmx {
 public:
-    explicit TilePvAmx(const TileKey& key) : TileAmx(key), factor_(vecs("factor", key.vecs)) {
+    explicit TilePvAmx(const TileKey& key) : TileAmx(key) {
         begin();
         mov(panel_bytes_, panel_bytes());
         mov(row_bytes_, kAmxPairs * 4);
         ahead_.begin(args() + offsetof(TilePvArgs, ahead));
-        emit_factors();
-        emit_whole_blocks();
-        emit_rest();
+        emit_rescale();
+        emit_blocks_of(kAmxPairs);
+        emit_blocks_of(kAmxPairs / 2);
         ahead_.end(args() + offsetof(TilePvArgs, ahead));
-        tilerelease();
         end();
     }
 
 private:
-    static constexpr int kPanels = 4, kBlockBytes = kAmxPairs * kValuePanel * 4;
+    static constexpr int kTiles = 4, kTilePanels = kAmxRows / kValuePanel, kBlockBytes = kAmxPairs * 64;
     static Tmm sum(int i) { return Tmm(i); }
-    const Tmm value_{4}, row_{5};
-    const Xbyak::Opmask kept_{1};  // none where output holds nothing yet
+    const Tmm value_{4}, row_{5}, half_sum_{6}, half_value_{7};
 
-    void emit_factors() {
+    // Vectors between tiles' products would have both wait.
+    void emit_rescale() {
+        stage("rescale");
+        const std::vector<Vec> factor = vecs("factor", key_.vecs);
+        const Xbyak::Opmask kept{1}, other{2};  // none where output holds nothing yet; factors that are not 1
+        Label scale, done;
         with_rescale(
             *this, left_,
             [&] {
-                for (int w = 0; w < key_.vecs; ++w) vmovups(factor_[size_t(w)], ptr[left_ + w * vec_bytes()]);
-                kxnorw(kept_, kept_, kept_);
+                constexpr int kNotEqual = 4;
+                kxorw(other, other, other);
+                for (int w = 0; w < key_.vecs; ++w) {
+                    vmovups(factor[size_t(w)], ptr[left_ + w * vec_bytes()]);
+                    vcmpps(kept, factor[size_t(w)], splat(1), kNotEqual);
+                    korw(other, other, kept);
+                }
+                kxnorw(kept, kept, kept);
             },
             [&] {
-                for (const Vec& v : factor_) zero(v);
-                kxorw(kept_, kept_, kept_);
+                for (const Vec& v : factor) zero(v);
+                kxorw(kept, kept, kept);
+                kxnorw(other, other, other);
             });
-    }
-
-    // Of `share` of `shares` of so many panels' output, from `panel` on.
-    void rescale(int panel, int panels, int share = 0, int shares = 1) {
-        const int all = panels * kValuePanel * key_.vecs;
-        Temp out(*this, "output");
-        for (int i = share * all / shares; i < (share + 1) * all / shares; ++i) {
-            const Address at = ptr[output_ + panel * kValuePanel * panel_bytes() + i * vec_bytes()];
-            vmulps(*out | kept_ | T_z, factor_[size_t(i % key_.vecs)], at);
-            vmovups(at, out);
-        }
-    }
-
-    void emit_whole_blocks() {
-        stage("blocks of 16 pairs");
-        Label none, done, each, single;
+        kortestw(other, other);
+        jz(done, T_NEAR);
         begin_panels();
-        jz(none, T_NEAR);
-        ldtilecfg(constant(config(kAmxPairs)));
-        cmp(panels_, kPanels);
-        jl(single, T_NEAR);
-        rescale(0, kPanels);
-        L(each);
-        for (int w = 0; w < key_.vecs; ++w) {
-            emit_panels(kPanels, w, true);
-            Label last;
-            cmp(panels_, 2 * kPanels);
-            jl(last, T_NEAR);
-            rescale(kPanels, kPanels, w, key_.vecs);
-            L(last);
-        }
-        next_panels(kPanels);
-        jge(each, T_NEAR);
-        L(single);
-        for_single_panels([&] {
-            rescale(0, 1);
-            for (int w = 0; w < key_.vecs; ++w) emit_panels(1, w, true);
+        for_each(1, [&] {
+            Temp out(*this, "output");
+            for (int i = 0; i < kValuePanel * key_.vecs; ++i) {
+                const Address at = ptr[output_ + i * vec_bytes()];
+                vmulps(*out | kept | T_z, factor[size_t(i % key_.vecs)], at);
+                vmovups(at, out);
+            }
         });
-        jmp(done, T_NEAR);
-        L(none);
-        for_single_panels([&] { rescale(0, 1); });
         L(done);
+        free(factor);
     }
 
-    void emit_rest() {
-        stage("a block of 8 pairs");
-        Label none, each, single;
+    void emit_blocks_of(int pairs) {
+        stage("blocks of " + std::to_string(pairs) + " pairs");
+        Label none;
+        const bool whole = pairs == kAmxPairs;
         begin_panels();
-        test(byte[args() + offsetof(TilePvArgs, count)], uint8_t(kKeyPadding));
-        jz(none, T_NEAR);
-        ldtilecfg(constant(config(kKeyPadding / 2)));
-        cmp(panels_, kPanels);
-        jl(single, T_NEAR);
-        L(each);
-        for (int w = 0; w < key_.vecs; ++w) emit_panels(kPanels, w, false);
-        next_panels(kPanels);
-        jge(each, T_NEAR);
-        L(single);
-        for_single_panels([&] {
-            for (int w = 0; w < key_.vecs; ++w) emit_panels(1, w, false);
+        mov(blocks_, ptr[args() + offsetof(TilePvArgs, count)]);
+        if (!whole) test(blocks_.cvt8(), uint8_t(kKeyPadding));
+        if (!whole) jz(none, T_NEAR);
+        shr(blocks_, 5);
+        if (whole) jz(none, T_NEAR);
+        with_tiles(shapes(pairs), [&] {
+            for_each(kTiles * kTilePanels, [&] { emit_vectors(kTiles, whole); });
+            for_each(kTilePanels, [&] { emit_vectors(1, whole); });
+            if (has_half()) for_each(1, [&] { emit_vectors(0, whole); });
         });
         L(none);
     }
 
-    std::vector<uint32_t> config(int pairs) const {
-        std::vector<TileShape> shapes(kPanels, {kValuePanel, 64});
-        shapes.insert(shapes.end(), {{kValuePanel, 4 * pairs}, {pairs, 64}});
-        return tile_config(shapes);
+    bool has_half() const { return (key_.dim + kValuePanel - 1) / kValuePanel % kTilePanels != 0; }
+    std::vector<TileShape> shapes(int pairs) const {
+        std::vector<TileShape> shapes(8, {kAmxRows, 64});
+        shapes[size_t(value_.getIdx())] = {kAmxRows, 4 * pairs};
+        shapes[size_t(row_.getIdx())] = {pairs, 64};
+        if (has_half()) {
+            shapes[size_t(half_sum_.getIdx())] = {kValuePanel, 64};
+            shapes[size_t(half_value_.getIdx())] = {kValuePanel, 4 * pairs};
+        }
+        return shapes;
     }
 
-    // The flags say whether there are blocks of kAmxPairs pairs.
     void begin_panels() {
         mov(output_, ptr[args() + offsetof(TilePvArgs, output)]);
         mov(values_, ptr[args() + offsetof(TilePvArgs, values)]);
         mov(panels_, ptr[args() + offsetof(TilePvArgs, panels)]);
-        mov(blocks_, ptr[args() + offsetof(TilePvArgs, count)]);
-        shr(blocks_, 5);
     }
-    // The flags say whether as many are left.
-    void next_panels(int panels) {
+    template <typename Body>
+    void for_each(int panels, const Body& body) {
+        Label none, each;
+        cmp(panels_, panels);
+        jl(none, T_NEAR);
+        L(each);
+        body();
         add(output_, panels * kValuePanel * panel_bytes());
         add(values_, panels * kPairPanelStride * 4);
         sub(panels_, panels);
         cmp(panels_, panels);
-    }
-    template <typename Body>
-    void for_single_panels(const Body& body) {
-        Label none, each;
-        test(panels_, panels_);
-        jz(none, T_NEAR);
-        L(each);
-        body();
-        next_panels(1);
         jge(each, T_NEAR);
         L(none);
     }
 
-    // The panels' values stay in the first-level cache for all vectors.
-    void emit_panels(int panels, int w, bool whole) {
-        const auto output_at = [&](int i) {
-            return rows_at(output_ + i * kValuePanel * panel_bytes() + w * vec_bytes(), panel_bytes_);
-        };
-        for (int i = 0; i < panels; ++i) tileloadd(sum(i), output_at(i));
-        mov(row_at_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
-        mov(value_at_, values_);
-        whole ? emit_blocks(panels, w) : emit_last_block(panels, w);
-        for (int i = 0; i < panels; ++i) tilestored(output_at(i), sum(i));
+    // The tiles' values stay in the first-level cache for all vectors. tiles: 0 for half of one.
+    void emit_vectors(int tiles, bool whole) {
+        for (int w = 0; w < key_.vecs; ++w) {
+            const auto output_at = [&](int i) {
+                return rows_at(output_ + i * kAmxRows * panel_bytes() + w * vec_bytes(), panel_bytes_);
+            };
+            const auto sums = [&](int i) { return tiles > 0 ? sum(i) : half_sum_; };
+            for (int i = 0; i < std::max(1, tiles); ++i) tileloadd(sums(i), output_at(i));
+            mov(row_at_, ptr[args() + offsetof(TilePvArgs, probabilities)]);
+            mov(value_at_, values_);
+            whole ? emit_blocks(tiles, w) : emit_last_block(tiles, w);
+            for (int i = 0; i < std::max(1, tiles); ++i) tilestored(output_at(i), sums(i));
+        }
     }
 
-    void emit_blocks(int panels, int w) {
+    void emit_blocks(int tiles, int w) {
         Label each;
         mov(left_, blocks_);
         L(each);
-        emit_products(panels, w);
+        emit_products(tiles, w);
         add(row_at_, kAmxPairs * panel_bytes());
         add(value_at_, kBlockBytes);
         dec(left_);
         jnz(each, T_NEAR);
     }
-    void emit_last_block(int panels, int w) {
+    void emit_last_block(int tiles, int w) {
         imul(left_, blocks_, kAmxPairs * panel_bytes());
         add(row_at_, left_);
         imul(left_, blocks_, kBlockBytes);
         add(value_at_, left_);
-        emit_products(panels, w);
+        emit_products(tiles, w);
     }
 
-    void emit_products(int panels, int w) {
+    void emit_products(int tiles, int w) {
+        constexpr int kTileBytes = kAmxValueStride * 4;
         tileloadd(row_, rows_at(row_at_ + w * vec_bytes(), panel_bytes_));
-        for (int i = 0; i < panels; ++i) {
-            tileloadd(value_, rows_at(value_at_ + i * kPairPanelStride * 4, row_bytes_));
+        if (tiles == 0) {
+            tileloadd(half_value_, rows_at(value_at_, row_bytes_));
+            tdpbf16ps(half_sum_, half_value_, row_);
+        }
+        for (int i = 0; i < tiles; ++i) {
+            tileloadd(value_, rows_at(value_at_ + i * kTileBytes, row_bytes_));
             tdpbf16ps(sum(i), value_, row_);
         }
-        // Of the next panels, each vector a share.
-        const int rows = kValuePanel * panels, end = (w + 1) * rows / key_.vecs;
-        for (int i = w * rows / key_.vecs; i < end; ++i)
-            prefetcht0(ptr[value_at_ + (panels + i / kValuePanel) * kPairPanelStride * 4 +
-                           i % kValuePanel * kAmxPairs * 4]);
         for (int i = 0; i < kLinesAhead; ++i) ahead_.some(1);
     }
 
-    const std::vector<Vec> factor_;
     const Gpr output_ = gpr("output"), values_ = gpr("values"), panels_ = gpr("panels"),
               blocks_ = gpr("blocks"), left_ = gpr("left"), row_at_ = gpr("probabilities"),
               value_at_ = gpr("value"), panel_bytes_ = gpr("panel bytes"), row_bytes_ = gpr("row bytes");

@@ -15,6 +15,7 @@ namespace {
 //   s[w] = soft cap, ALiBi, bias of scores[key][w]; from key `plain` on -Inf outside begin[w]..end[w]
 //   scores[key][w] = s; top[w] = max(top[w], s[w])
 // rescale[w] = exp2(max[w] - top[w]); max[w] = top[w]                        emit_maximum
+//   goes_above: where top[w] is not max[w], after top[w] += kHeadroom
 // for key in 0..count: p = exp2(scores[key][w] - top[w]); total[w] += p      emit_exponentials
 //   scores[key][w] = p                                                       emit_floats
 //   or, of two keys, pairs[key / 2][w] in the same memory: both were read    emit_bfloats
@@ -130,6 +131,11 @@ private:
         for (int w = 0; w < vecs_; ++w) {
             Temp before(*this, "before");
             vmovups(before, ptr[row_constant(max, w)]);
+            if (tile_.goes_above) {
+                constexpr uint8_t kUnequal = 4;
+                vcmpps(k2, top_[size_t(w)], before, kUnequal);
+                vaddps(top_[size_t(w)] | k2, top_[size_t(w)], splat(kHeadroom));
+            }
             vmovups(ptr[row_constant(max, w)], top_[size_t(w)]);
             emit_finite(top_[size_t(w)], top_[size_t(w)]);
             vsubps(before, before, top_[size_t(w)]);

@@ -48,6 +48,21 @@ int64_t copied_value_bytes(const AttentionPlan& plan);
 
 // ---- what both share ----
 
+// Kernels may have tiles of AMX.
+class WithAmxTiles {
+public:
+    explicit WithAmxTiles(const jit::AmxTiles& tiles) : tiles_(tiles) {
+        if (tiles_.begin) tiles_.begin({});
+    }
+    ~WithAmxTiles() {
+        if (tiles_.end) tiles_.end({});
+    }
+    WithAmxTiles(const WithAmxTiles&) = delete;
+
+private:
+    const jit::AmxTiles& tiles_;
+};
+
 // Addresses of a range of cache rows of one kv head. Of blocks of tokens: as jit/args.h says, and no scales.
 struct RowAddresses {
     static constexpr int kEntries = jit::kTileKeys + jit::kRowsSoon;

@@ -1,5 +1,5 @@
 // Memory that is to be in the caches later: the products of tiles ask for its lines all through their work
-// (jit/args.h: LinesAhead).
+// (jit/lines_ahead.h).
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -62,6 +62,7 @@ struct TileState {
     float* bias_rows;                             // [4][kTileKeys]
     RowAddresses *addresses, *next;               // of this tile and of the next one, be it the next item's
     int64_t next_asked;                           // rows of that which have been asked for
+    int64_t asked_by_packing;                     // the first of them
     const char** next_queries;                    // [panel lanes] of the next item's first panel
     int64_t num_next_queries;                     // 0: `next` is of this item, or none
     const Panel* mask_asked;                      // whose mask the panel before asked for, or null
@@ -75,6 +76,19 @@ void make_panels(const AttentionPlan& plan, const AttentionProblem& p, const Ite
 
 // Before its first tile, when that is at hand: then the query is in the caches when it is needed.
 void begin_panel(const AttentionPlan& plan, Panel& panel, const TileState& s);
+
+// What packing asks for while it computes: as much of the next tile as it can, with few panels.
+jit::LinesAhead* look_ahead_of_packing(const AttentionPlan& plan, bool packs_keys, TileState& s);
+
+// What panel `index` asks for: its share of what is left of the next tile, the queries of the next panel, and
+// its own output's lines before they are written. Shares of panels that do not see this tile fall to the one
+// after them.
+void look_ahead(const AttentionPlan& plan, int64_t index, bool ends_soon, TileState& s);
+
+// The rows of an additive mask: the panel's own, for QK to ask for; where it has too few products for all
+// lines, those of the item's next panel, too, of this tile or of the next.
+void look_ahead_at_mask(const AttentionProblem& p, int64_t index, int64_t begin, int64_t tile_count,
+                        TileState& s);
 
 // Bounds and ALiBi constants of the panel's lanes for the tile at `begin`.
 void set_bounds(const AttentionPlan& plan, const AttentionProblem& p, const Item& item, const Panel& panel,

@@ -228,21 +228,6 @@ void prefetch_queries(const AttentionPlan& plan, const AttentionProblem& p, cons
     }
 }
 
-// Decode's kernels may have tiles of AMX.
-class WithTiles {
-public:
-    explicit WithTiles(const jit::DecodeKernels& kernels) : kernels_(kernels) {
-        if (kernels_.begin_tiles) kernels_.begin_tiles({});
-    }
-    ~WithTiles() {
-        if (kernels_.end_tiles) kernels_.end_tiles({});
-    }
-    WithTiles(const WithTiles&) = delete;
-
-private:
-    const jit::DecodeKernels& kernels_;
-};
-
 // Of rows that have seen no key.
 void clear_state(const AttentionPlan& plan, const Head& head) {
     const int64_t rows = head.item.row_end - head.item.row_begin;
@@ -282,7 +267,7 @@ size_t head_floats(const AttentionPlan& plan) {
 void attend_rows(const AttentionPlan& plan, const AttentionProblem& problem, const HeadItems& items,
                  const HeadItems& following, KeptQueries& queries, Scratch& scratch, States& states) {
     std::optional<WithoutSubnormals> flush(std::in_place);
-    const WithTiles tiles(plan.decode[items.first.row_end - items.first.row_begin]);
+    const WithAmxTiles tiles(plan.decode[items.first.row_end - items.first.row_begin].tiles);
     RowsState s = allocate(plan, scratch);
     set_asked_rows(plan, problem, &s);
     const Item& first = items.first;

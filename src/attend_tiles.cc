@@ -85,73 +85,6 @@ TileState allocate(const AttentionPlan& plan, bool few, Scratch& scratch) {
     return s;
 }
 
-// What panel `index` asks for while it computes: its share of the next tile, the queries of the next panel,
-// and its own output's lines before they are written. Shares of panels that do not see this tile fall to the
-// one after them.
-void look_ahead(const AttentionPlan& plan, int64_t index, bool ends_soon, TileState& s) {
-    const AttentionSpec& spec = plan.spec;
-    Panel& panel = s.panels[index];
-    const bool is_last = index + 1 == s.num_panels;
-    if (ends_soon && !panel.asked) {
-        s.ahead->add(panel.outputs, panel.rows, bytes_of(spec.type, spec.Dv), jit::kWritten);
-        panel.asked = true;
-    }
-    if (is_last) {
-        s.ahead->add(s.next_queries, s.num_next_queries, bytes_of(spec.type, spec.D));
-    } else if (const Panel& next = s.panels[index + 1]; !next.begun) {
-        s.ahead->add(next.queries, next.rows, bytes_of(spec.type, spec.D));
-    }
-    const int64_t first = s.next_asked, rows = s.next->count * (index + 1) / s.num_panels - first;
-    s.next_asked += rows;
-    if (rows == 0) return;
-    // What one panel of one vector works on fills 32 KB; at `medium` it is done with as soon as memory is.
-    const bool beyond_first =
-        s.num_panels == 1 && panel.vecs == 1 && !has_large_l1() && spec.precision == QUIRE_PRECISION_MEDIUM;
-    const uintptr_t use = beyond_first ? jit::kSecondLevel : 0;
-    const auto add_rows = [&](const char* const* list, int64_t bytes) {
-        s.next->side_by_side ? s.ahead->add_adjacent(list[first], rows, bytes, use)
-                             : s.ahead->add(list + first, rows, bytes, use);
-    };
-    const auto add_blocks = [&](const char* const* list, int64_t bytes) {
-        for (int64_t i = (first + kBlockTokens - 1) / kBlockTokens * kBlockTokens; i < first + rows;
-             i += kBlockTokens)
-            s.ahead->add(list + i, 1, bytes, use);
-    };
-    const auto add = [&](const char* const* list, const char* const* scales, const quire_format& format,
-                         int dim) {
-        if (token_block_info(format.type)) return add_blocks(list, block_bytes(format, dim));
-        add_rows(list, bytes_of(format.type, dim));
-        if (is_quantised(format)) add_rows(scales, bytes_of(format.scale_type, dim / format.quant_group));
-    };
-    add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
-    const auto *const key = s.next->key[0], *const value = s.next->value[0];
-    const bool is_view =
-        value >= key && value < key + bytes_of(spec.key_format.type, spec.D);  // of keys: MLA
-    if (!is_view) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
-}
-
-// The rows of an additive mask: the panel's own, for QK to ask for; where it has too few products for all
-// lines, those of the item's next panel, too, of this tile or of the next.
-void look_ahead_at_mask(const AttentionProblem& p, int64_t index, int64_t begin, int64_t tile_count,
-                        TileState& s) {
-    const auto add = [&](const Panel& panel, int64_t first, int64_t in_tile) {
-        if (!panel.sees(first, in_tile)) return false;
-        const quire_type type = p.terms[0].type;
-        const int64_t count = std::min(in_tile, panel.any.end - first);
-        s.ahead->add_apart(panel.mask, panel.rows, bytes_of(type, first), bytes_of(type, count));
-        return true;
-    };
-    if (s.mask_asked != &s.panels[index]) add(s.panels[index], begin, tile_count);
-    s.ahead->mark();
-    s.mask_asked = nullptr;
-    if (!s.asks_early) return;
-    for (int64_t i = index + 1; i < s.num_panels && !s.mask_asked; ++i)
-        if (add(s.panels[i], begin, tile_count)) s.mask_asked = &s.panels[i];
-    if (s.next->count == 0 || s.num_next_queries > 0) return;  // no tile of this item
-    for (int64_t i = 0; i < s.num_panels && !s.mask_asked; ++i)
-        if (add(s.panels[i], s.next->begin, s.next->count)) s.mask_asked = &s.panels[i];
-}
-
 const jit::TileKernels& kernels_of(const AttentionPlan& plan, const Panel& panel, bool bias,
                                    const TileState& s) {
     if (s.few) return bias ? plan.few_bias[panel.rows] : plan.few[panel.rows];
@@ -288,8 +221,9 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     s.taken.take(pack.key_rows, spec.key_format, spec.D, rows, &key, &key_scale);
     if (pack.key_scales) pack.key_scales({key_scale, s.key_scales, rows.padded()});
     s.packed_keys = pack.keys ? static_cast<const void*>(packed_in_cache(plan, rows)) : key;
+    jit::LinesAhead* const ahead = look_ahead_of_packing(plan, !s.packed_keys, s);
     if (!s.packed_keys) {
-        pack.keys({key, s.key_scales, s.keys, rows.padded()});
+        pack.keys({key, s.key_scales, s.keys, rows.padded(), ahead});
         s.packed_keys = s.keys;
     }
     const char *const *value = rows.value, *const *value_scale = rows.value_scale;
@@ -300,10 +234,11 @@ void pack_tile(const AttentionPlan& plan, const RowAddresses& rows, TileState& s
     s.value_lists =
         pack.value_lists && !any_negative(s.value_scales, rows.padded() * plan.value_scale_stride);
     if (pack.values && !s.value_lists) {
-        pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count});
+        pack.values({value, s.value_scales, s.values, pairs ? rows.padded() : rows.count, ahead});
         s.packed = s.values;
     }
     if (pack.relate) pack.relate({s.value_scales, s.tops, rows.padded()});
+    s.ahead->finish();
 }
 
 // Tiles end at fixed positions, as pages do: the first has less where the item begins between them.
@@ -363,13 +298,14 @@ void attend_tiles(const AttentionPlan& plan, const AttentionProblem& problem, co
                   const Item* following, Scratch& scratch, States& states) {
     const int64_t rows = plan.first_rows(problem.queries(item.b) * plan.spec.group());
     TileState s = allocate(plan, plan.takes_few(rows), scratch);
+    const WithAmxTiles tiles(s.few ? plan.few_panel.tiles : plan.panel.tiles);
     make_panels(plan, problem, item, scratch, &s, states);
     for (int64_t begin = find_tile(plan, problem, item, item.key_begin, s); begin < item.key_end;) {
         std::swap(s.addresses, s.next);
         const int64_t count = s.addresses->count;
-        pack_tile(plan, *s.addresses, s);
         const int64_t next = find_tile(plan, problem, item, begin + count, s);
         if (next >= item.key_end && following) find_following(plan, problem, *following, s);
+        pack_tile(plan, *s.addresses, s);
         for (int64_t i = 0; i < s.num_panels; ++i) {
             attend_panel(plan, problem, item, i, begin, count, s);
             if (begin + count >= s.panels[i].any.end && !s.panels[i].written)

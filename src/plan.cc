@@ -20,6 +20,7 @@ namespace {
 // load of the query, with three two would.
 int widest_panel(const jit::RowKey& tile_keys, const jit::RowKey& tile_values) {
     if (tile_keys.target->vector_bits != 512) return jit::kMaxPanelVecs;
+    if (tile_keys.bfloats() && tile_keys.target->amx) return 2;
     return tile_keys.bytes() && tile_values.bytes() ? 2 : jit::kMaxPanelVecs;
 }
 

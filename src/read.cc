@@ -25,7 +25,7 @@ void read_side(const ReadPlan& plan, const ReadProblem& p, int64_t b, int kv_hea
     const jit::ReadKernels& kernels = side.kernels;
     taken.take(kernels.taken, side.format, side.dim, block, &side.rows, &side.scales);
     if (kernels.scales) kernels.scales({side.scales, scales, block.padded()});
-    if (kernels.rows) kernels.rows({side.rows, scales, values, block.count});
+    if (kernels.rows) kernels.rows({side.rows, scales, values, block.count, nullptr});
     for (int64_t i = 0; i < block.count; ++i) {
         const char* from =
             kernels.rows ? reinterpret_cast<const char*>(values + i * kernels.stride) : side.rows[i];

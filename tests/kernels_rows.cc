@@ -34,7 +34,7 @@ TEST(KernelsRows, QuickReadBack) {
                         Entry::nan);
                     poisoned_call<jit::PackArgs>(
                         kernels.rows,
-                        {addresses.as<const char*>(), scales.as<float>(), tile.as<float>(), kCount},
+                        {addresses.as<const char*>(), scales.as<float>(), tile.as<float>(), kCount, nullptr},
                         Entry::nan);
                 }
                 for (int i = 0; i < kCount; ++i) {

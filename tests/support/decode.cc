@@ -280,10 +280,10 @@ private:
 
     struct WithTiles {
         explicit WithTiles(const jit::DecodeKernels& decode) : kernels(decode) {
-            if (kernels.begin_tiles) poisoned_call<jit::NoArgs>(kernels.begin_tiles, {}, Entry::nan);
+            if (kernels.tiles.begin) poisoned_call<jit::NoArgs>(kernels.tiles.begin, {}, Entry::nan);
         }
         ~WithTiles() {
-            if (kernels.end_tiles) poisoned_call<jit::NoArgs>(kernels.end_tiles, {}, Entry::nan);
+            if (kernels.tiles.end) poisoned_call<jit::NoArgs>(kernels.tiles.end, {}, Entry::nan);
         }
         const jit::DecodeKernels& kernels;
     };

@@ -21,7 +21,7 @@ TilePacking::TilePacking(const jit::RowKey& key, const jit::RowKey& value, bool 
 }
 
 TilePacking::Packed TilePacking::pack(const KernelRows& key_source, const KernelRows& value_source, int first,
-                                      int count, const Surroundings& around) const {
+                                      int count, const Surroundings& around, jit::LinesAhead* ahead) const {
     const int padded = padded_keys(count);
     const auto address = [](const GuardedBuffer& b) { return b.as<const char*>(); };
     const auto floats = [&](size_t n) { return array(n, around.scratch, flush_); };
@@ -41,7 +41,7 @@ TilePacking::Packed TilePacking::pack(const KernelRows& key_source, const Kernel
     if (kernels_.keys)
         poisoned_call<jit::PackArgs>(
             kernels_.keys,
-            {address(tile.key_rows), tile.key_scales.as<float>(), tile.keys.as<float>(), padded},
+            {address(tile.key_rows), tile.key_scales.as<float>(), tile.keys.as<float>(), padded, ahead},
             around.entry);
     if (kernels_.value_scales)
         poisoned_call<jit::ScalesArgs>(kernels_.value_scales,
@@ -50,7 +50,7 @@ TilePacking::Packed TilePacking::pack(const KernelRows& key_source, const Kernel
     if (kernels_.values)
         poisoned_call<jit::PackArgs>(
             kernels_.values,
-            {address(tile.value_rows), tile.value_scales.as<float>(), tile.values.as<float>(), values},
+            {address(tile.value_rows), tile.value_scales.as<float>(), tile.values.as<float>(), values, ahead},
             around.entry);
     return tile;
 }

@@ -23,7 +23,7 @@ public:
     };
     // Of `count` rows from `first` on.
     Packed pack(const KernelRows& key_source, const KernelRows& value_source, int first, int count,
-                const Surroundings& around) const;
+                const Surroundings& around, jit::LinesAhead* ahead) const;
     // Scales relative to the largest of their group, which it returns: of all keys, or of runs of them.
     GuardedBuffer relate(GuardedBuffer& scales, int count, Entry entry) const;
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "jit/kernels_make.h"
 #include "src/half.h"
 #include "tests/support/rounded_tile_query.h"
 #include "tests/support/run.h"
@@ -64,10 +65,12 @@ public:
                       max = array(size_t(lanes_), -INFINITY, flush_),
                       sum = array(size_t(lanes_), 0.f, flush_);
         relative_ = false;
+        if (tiles_.begin) poisoned_call<jit::NoArgs>(tiles_.begin, {}, around.entry);
         attend_tile(0, kFirst, around, output, max, sum);
         check_ahead();
         attend_tile(kFirst, kSecond, around, output, max, sum);
         attend_tile(kFirst + kSecond, kThird, around, output, max, sum);
+        if (tiles_.end) poisoned_call<jit::NoArgs>(tiles_.end, {}, around.entry);
         return {output.bytes(), max.bytes(), sum.bytes()};
     }
 
@@ -138,6 +141,7 @@ private:
         const Status made = of_few() ? make_few_kernels(cache, key_, value_, scores, rows_, &kernels_)
                                      : make_tile_kernels(cache, key_, value_, scores, setup_.vecs, &kernels_);
         EXPECT_TRUE(made.ok()) << setup_.name();
+        EXPECT_TRUE(!setup_.target->amx || make_amx_tiles(cache, *setup_.target, &tiles_).ok());
     }
 
     int panels() const { return (value_.dim + jit::kValuePanel - 1) / jit::kValuePanel; }
@@ -238,12 +242,15 @@ private:
         const auto largest = [&](int from, int count) {
             return *std::max_element(scores.begin() + from, scores.begin() + from + count);
         };
-        double max = largest(0, kFirst);
-        if (!relative_)
-            max = std::fmax(max, largest(kFirst, kSecond));
-        else if (has_pairs())
-            max += double(jit::kHeadroom);
-        return std::fmax(max, largest(kFirst + kSecond, kThird));
+        const double first = largest(0, kFirst), second = largest(kFirst, kSecond),
+                     third = largest(kFirst + kSecond, kThird), above = double(jit::kHeadroom);
+        if (key_.bfloats() && value_.bfloats() && setup_.target->amx) {  // TileSoftmaxKey::goes_above
+            double max = -INFINITY;
+            for (const double score : {first, second, third})
+                if (score > max) max = score + above;
+            return max;
+        }
+        return std::fmax(!relative_ ? std::fmax(first, second) : first + (has_pairs() ? above : 0), third);
     }
 
     // False, and max and sum are as they were: scores exceed those before by more than kHeadroom.
@@ -272,7 +279,8 @@ private:
 
     void attend_tile(int first, int count, const Surroundings& around, GuardedBuffer& output,
                      GuardedBuffer& max, GuardedBuffer& sum) {
-        TilePacking::Packed tile = packing_->pack(keys_, values_, first, count, around);
+        auto* const ahead = ahead_.as<jit::LinesAhead>();
+        TilePacking::Packed tile = packing_->pack(keys_, values_, first, count, around, ahead);
         const int padded = padded_keys(count);
         const size_t L = size_t(lanes_);
         GuardedBuffer scores = array(size_t(padded) * L, around.scratch, flush_),
@@ -299,7 +307,7 @@ private:
                                  tile.key_scales.as<float>(),
                                  factors_.as<float>(),
                                  new_max.as<float>(),
-                                 ahead_.as<jit::LinesAhead>(),
+                                 ahead,
                                  seen(first, count, jit::kTileStep),
                                  nullptr,
                                  packed.data()};
@@ -325,7 +333,7 @@ private:
                 kernels_.pv,
                 {scores.as<float>(), of_numbers ? tile.value_rows.data() : tile.values.data(), rescaling,
                  output.as<float>(), of_numbers || has_pairs() ? padded : count, panels(), nullptr, nullptr,
-                 ahead_.as<jit::LinesAhead>(), tile.value_scales.as<float>(), weights.data(),
+                 ahead, tile.value_scales.as<float>(), weights.data(),
                  seen(first, count, has_pairs() ? 2 : 1)},
                 around.entry);
         }
@@ -351,7 +359,7 @@ private:
                                         panels(),
                                         factors.as<float>(),
                                         tops.as<float>(),
-                                        ahead_.as<jit::LinesAhead>(),
+                                        ahead,
                                         nullptr,
                                         room.data(),
                                         {}},
@@ -368,6 +376,7 @@ private:
     bool relative_ = false;  // the second tile was one of QK with softmax
     std::vector<float> bias_, slope_;
     std::optional<TilePacking> packing_;
+    jit::AmxTiles tiles_;
     jit::TileKernels kernels_;
 };
 
