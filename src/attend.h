@@ -83,6 +83,17 @@ private:
     const char *key_scales_[kEntries], *value_scales_[kEntries];
 };
 
+// Whether values are views of keys, as in MLA.
+inline bool are_views(const AttentionSpec& spec, const RowAddresses& rows) {
+    const char *const key = rows.key[0], *const value = rows.value[0];
+    return value >= key && value < key + bytes_of(spec.key_format.type, spec.D);
+}
+
+// Of such keys of the next block what QK asks for, and what PV does: rows, and their scales.
+struct AskedHalves {
+    const char *rows[2][jit::kBlock], *scales[2][jit::kBlock];
+};
+
 // Results of f32 operations below 2^-126 are 0 as long as it lives: an instruction that makes one takes
 // Intel's cores more than 100 cycles, and under ALiBi most probabilities of far keys, and sums that are
 // scaled again and again, pass through there. Outputs are written without it: those of half precision are

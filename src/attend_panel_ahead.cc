@@ -33,10 +33,7 @@ void add_next_rows(const AttentionPlan& plan, int64_t end, TileState& s) {
         if (is_quantised(format)) add_rows(scales, bytes_of(format.scale_type, dim / format.quant_group));
     };
     add(s.next->key, s.next->key_scale, spec.key_format, spec.D);
-    const auto *const key = s.next->key[0], *const value = s.next->value[0];
-    const bool is_view =
-        value >= key && value < key + bytes_of(spec.key_format.type, spec.D);  // of keys: MLA
-    if (!is_view) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
+    if (!are_views(spec, *s.next)) add(s.next->value, s.next->value_scale, spec.value_format, spec.Dv);
 }
 
 // As many lines as its kernels ask for, and no more than a panel's share: it takes as long as one.

@@ -46,6 +46,7 @@ struct RowsState : BlockState {
     float *tops, *totals;             // [R] as jit::SoftmaxArgs
     jit::RowBounds* bounds;           // [R] keys of a block that a row sees
     RowAddresses* addresses;          // [2]: this block and the next
+    AskedHalves* halves;
 };
 
 RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
@@ -65,6 +66,7 @@ RowsState allocate(const AttentionPlan& plan, Scratch& scratch) {
     s.bounds = scratch.array<jit::RowBounds>(R);
     s.numbers = scratch.floats(jit::kMostNumbers * size_t(plan.target->lanes()));
     s.addresses = scratch.array<RowAddresses>(2);
+    s.halves = scratch.array<AskedHalves>(1);
     s.copied_bytes = copied_value_bytes(plan);
     s.copied_values = scratch.array<char>(kBlock * size_t(s.copied_bytes));
     s.value_rows = scratch.array<const char*>(kBlock + jit::kRowsSoon);
@@ -117,6 +119,18 @@ jit::NextRows next_keys(const RowAddresses& of, const RowsState& s) {
 }
 jit::NextRows next_values(const RowAddresses& of, const RowsState& s) {
     return {of.value, of.value_scale, s.values.near};
+}
+
+// Where values are views of keys, PV would ask again for what QK has asked for. So QK by tiles of AMX, which
+// wait for memory most, asks for half of the rows, each of them twice, and PV for the others, or for as much
+// of them as values have.
+void split_next(const AttentionPlan& plan, const RowAddresses& next, const RowsState& s) {
+    for (int64_t i = 0; i < 2 * kBlock; ++i) {
+        const int64_t row = i * next.count / (2 * kBlock);
+        s.halves->rows[i / kBlock][i % kBlock] = next.key[row];
+        if (is_quantised(plan.spec.key_format))
+            s.halves->scales[i / kBlock][i % kBlock] = next.key_scale[row];
+    }
 }
 
 // QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the
@@ -186,10 +200,15 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const He
     const bool by_page = (plan.target->of_intel() || rows <= kRowsByPage) && next.side_by_side &&
                          kernels.placement == jit::Placement::adjacent;
     if (by_page) prefetch_pages(s.keys, next, next.key[0]);
+    jit::NextRows first = s.same_rows ? next_values(block, s) : next_keys(next, s),
+                  after = s.same_rows ? next_keys(next, s) : next_values(next, s);
+    if (kernels.tiles.begin && are_views(plan.spec, next) && !next.side_by_side) {
+        split_next(plan, next, s);
+        first = {s.halves->rows[0], s.halves->scales[0], s.keys.near};
+        after = {s.halves->rows[1], s.halves->scales[1], s.keys.near};
+    }
     of_rows.qk({head.query.query, head.query.factors, head.query.starts, block.key, s.scales, s.scores,
-                padded, s.same_rows ? next_values(block, s) : next_keys(next, s), s.numbers,
-                stored(block.key_scale, block)});
-    const jit::NextRows after = s.same_rows ? next_keys(next, s) : next_values(next, s);
+                padded, first, s.numbers, stored(block.key_scale, block)});
     prefetch_first(s.same_rows ? s.keys : s.values, after, block.side_by_side);
     kernels.softmax({s.scores, s.bias, s.bounds, head.max, head.sum, s.rescale, s.block_factors, s.tops,
                      s.totals, rows, padded, cap_factor(plan.spec)});

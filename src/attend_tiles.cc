@@ -283,7 +283,7 @@ size_t scratch_floats(const AttentionPlan& plan) {
     const size_t weights = size_t(plan.weight_stride + jit::weight_row_bytes(2 * plan.weight_stride) / 4);
     const size_t few = head_floats(plan) + R * (weights + 2 * jit::kBlock) +
                        (jit::kBlock + jit::kScalesAhead) * (kss + vss) + 2 * addresses +
-                       jit::kMostNumbers * size_t(plan.target->lanes()) +
+                       sizeof(AskedHalves) / 4 + jit::kMostNumbers * size_t(plan.target->lanes()) +
                        jit::kBlock * size_t(copied_value_bytes(plan) / 4 + 2) + 1024;
     const size_t panel = lanes * (ks + vs + 10) + 128;
     const size_t tiles = keys * size_t(plan.tile_key_lanes) + jit::kPanelStride * (vs / jit::kValuePanel) +

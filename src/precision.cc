@@ -289,7 +289,8 @@ int most_decode_rows(const AttentionSpec& spec, const Target& target) {
     const bool medium = spec.precision == QUIRE_PRECISION_MEDIUM;
     if (medium && target.bf16 && is_of_numbers(spec))
         return has_f32(spec) ? kRowsBesideFew : kRowsBesidePairs;
-    const int large = spec.precision == QUIRE_PRECISION_HIGHEST ? 576 : 256;
+    const bool as_highest = spec.precision == QUIRE_PRECISION_HIGHEST || is_of_numbers(spec);
+    const int large = as_highest ? 576 : 256;
     // Not of blocks of tokens, which would have to be taken apart.
     const bool blocks = token_block_info(spec.key_format.type) != nullptr ||
                         token_block_info(spec.value_format.type) != nullptr;
