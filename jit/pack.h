@@ -11,7 +11,7 @@ namespace quire::jit {
 Status generate_pack_keys(const RowKey& key, std::vector<uint8_t>* code);    // void(const PackArgs*)
 Status generate_pack_values(const RowKey& key, std::vector<uint8_t>* code);  // void(const PackArgs*)
 // Whether they take PackArgs::ahead: so many lines a row.
-constexpr int kLinesOfPackedRow = 2;
+constexpr int kLinesOfPackedRow = 1;
 bool asks_ahead(const RowKey& key);
 // Whether a key packed is the row as it is: numbers that products take, and nothing behind them.
 bool is_packed_row(const RowKey& key);
