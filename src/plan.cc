@@ -17,7 +17,8 @@ namespace quire {
 namespace {
 
 // Of bytes each key has three of 32 registers for a vector of query rows: with two vectors four keys share a
-// load of the query, with three two would.
+// load of the query, with three two would. With three AMX would wait longer behind each softmax
+// (docs/performance.md, "Tiles of bfloat16 by AMX").
 int widest_panel(const jit::RowKey& tile_keys, const jit::RowKey& tile_values) {
     if (tile_keys.target->vector_bits != 512) return jit::kMaxPanelVecs;
     if (tile_keys.bfloats() && tile_keys.target->amx) return 2;

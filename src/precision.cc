@@ -268,8 +268,8 @@ bool decodes_by_amx(const AttentionSpec& spec, const Target& target) {
 
 RestRows most_rest_rows(const AttentionSpec& spec, const Target& target) {
     if (decodes_by_amx(spec, target)) return {0, jit::kMaxDecodeRows};
-    // A vector of rows by AMX takes less than decode of four (docs/performance.md, "Prefill at `medium`,
-    // AMX").
+    // A vector of rows by AMX takes less than decode of four (docs/performance.md, "Tiles of
+    // bfloat16 by AMX").
     if (target.amx && spec.precision == QUIRE_PRECISION_MEDIUM) return {};
     return {rest_of_tiles(spec, target), rest_of_decode(spec, target)};
 }
