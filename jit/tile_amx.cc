@@ -164,7 +164,7 @@ private:
         stage("rescale");
         const std::vector<Vec> factor = vecs("factor", key_.vecs);
         const Xbyak::Opmask kept{1}, other{2};  // none where output holds nothing yet; factors that are not 1
-        Label scale, done;
+        Label done;
         with_rescale(
             *this, left_,
             [&] {
