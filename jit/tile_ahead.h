@@ -1,4 +1,4 @@
-// Prefetches of tiles' products (lines_ahead.h).
+// Prefetches of tiles' products, and of packing for AMX (jit/lines_ahead.h).
 #pragma once
 #include <algorithm>
 #include <cstddef>

@@ -246,8 +246,7 @@ private:
                      third = largest(kFirst + kSecond, kThird), above = double(jit::kHeadroom);
         if (key_.bfloats() && value_.bfloats() && setup_.target->amx) {  // TileSoftmaxKey::goes_above
             double max = -INFINITY;
-            for (const double score : {first, second, third})
-                if (score > max) max = score + above;
+            for (const double score : {first, second, third}) max = score > max ? score + above : max;
             return max;
         }
         return std::fmax(!relative_ ? std::fmax(first, second) : first + (has_pairs() ? above : 0), third);
