@@ -70,6 +70,7 @@ struct NextRows {
     const char* const* rows;    // [kBlock] address of each row
     const char* const* scales;  // [kBlock] of its scales; quantised formats only
     int64_t near = 0;           // 1: into the first-level cache, 0: into the second
+    int64_t together = 0;       // 1: kBlock tokens, in blocks of tokens that follow each other
 };
 
 struct QkArgs {

@@ -1,5 +1,7 @@
 // Prefetches of the next blocks of tokens (args.h: NextRows), line by line in the order of memory: from DRAM
-// one stream is faster than two side by side. And of a kernel's own blocks once more (jit/prefetch.h).
+// one stream is faster than two side by side. But on Intel's cores several are faster (jit/prefetch.h): where
+// blocks follow each other, a step asks for a line at each of as many places. And prefetches of a kernel's
+// own blocks once more.
 #pragma once
 #include "jit/args.h"
 #include "jit/emitter.h"
@@ -10,48 +12,67 @@ namespace quire::jit {
 
 class TokenPrefetch {
 public:
+    // What a part of a kernel asks for: lines in the order of memory, or steps.
+    struct Share {
+        int lines = 0, steps = 0;
+    };
+
     // room: the kernel has a register more to spare.
     TokenPrefetch(Emitter& e, const RowKey& key, bool room = true)
         : e_(e),
-          lines_((block_bytes(key.format, key.dim) + kLine - 1) / kLine),
-          quick_(key.target->vector_bits == 512 && (!key.target->of_intel() || is_quick(key))),
-          again_(room && quick_ && bytes_of(row_format(key.format).type, key.dim) >= kLine),
+          block_bytes_(block_bytes(key.format, key.dim)),
+          places_(key.target->of_intel() ? places(block_bytes_) : 1),
+          near_(key.target->vector_bits == 512 && !key.target->of_intel()),
+          again_(room && key.target->vector_bits == 512 &&
+                 bytes_of(row_format(key.format).type, key.dim) >= kLine),
           list_(e.gpr("next blocks")),
           line_(e.gpr("next line")),
           end_(e.gpr("its block's end")),
           ahead_(again_ ? e.gpr("to the block ahead") : Gpr()) {}
 
-    int lines() const { return lines_; }  // of a block
+    // Of so many blocks, what each of `parts` parts asks for, and what is left.
+    Share share(int blocks, int parts) const { return {blocks * lines() / parts, steps(blocks) / parts}; }
+    Share rest(int blocks, int parts) const { return {blocks * lines() % parts, steps(blocks) % parts}; }
 
-    // `next`: of the NextRows. Begins with block `block` of the list. Blocks are asked for in so many parts
-    // of part_lines(), which may go a little beyond their ends, or in any others, whose last one may.
-    int part_lines(int parts) const { return (lines_ + parts - 1) / parts; }
-    void set(const RegExp& next, int block, int parts = 1) {
-        asked_ = parts * part_lines(parts);
+    // Of the blocks from `begin` to `end` of the list with each of kBlocks turns, and what is left of steps.
+    // Lines go a little beyond the ends of blocks that several turns share.
+    Share turn_share(int begin, int end) const {
+        if (begin == end) return {};
+        const int turns = turns_a_block(begin, end);
+        return {(lines() + turns - 1) / turns, (steps(end) - steps(begin)) / kBlocks};
+    }
+    Share turns_rest(int begin, int end) const { return {0, (steps(end) - steps(begin)) % kBlocks}; }
+
+    // `next`: of the NextRows. Begins with block `begin` of the list; up to `end` turns share blocks.
+    void set(const RegExp& next, int begin = 0, int end = kBlocks) {
+        const int turns = turns_a_block(begin, end);
+        asked_ = turns * turn_share(begin, end).lines;
         e_.mov(list_, e_.ptr[next + offsetof(NextRows, rows)]);
-        near_ = next + offsetof(NextRows, near);
-        begin(block);
+        near_at_ = next + offsetof(NextRows, near);
+        together_at_ = next + offsetof(NextRows, together);
+        begin_block(begin);
+        if (places_ == 1 || begin == 0) return;
+        Label apart;
+        e_.cmp(e_.qword[together_at_], 0);
+        e_.je(apart);
+        e_.sub(line_, begin * block_bytes_ - steps(begin) * kLine);
+        e_.L(apart);
     }
 
-    // So many lines; where a block ends among them, the next one is begun with the next lines.
-    void ask(int count) {
-        if (count == 0) return;
-        Label within;
-        e_.cmp(line_, end_);
-        e_.jb(within);
-        begin(1);
-        e_.L(within);
-        Label far, done;
-        if (quick_) {
-            e_.cmp(e_.qword[near_], 0);
-            e_.je(far);
-            for (int i = 0; i < count; ++i) e_.prefetcht0(e_.ptr[line_ + i * kLine]);
+    // Part `part` of `parts` of a share; where a block ends among its lines, the next one is begun with the
+    // next lines.
+    void ask(const Share& share, int part = 0, int parts = 1) {
+        const int lines = of(share.lines, part, parts), steps = of(share.steps, part, parts);
+        Label one, done;
+        if (places_ > 1 && lines + steps > 0) {
+            e_.cmp(e_.qword[together_at_], 0);
+            e_.je(one);
+            ask_steps(steps);
             e_.jmp(done);
         }
-        e_.L(far);
-        for (int i = 0; i < count; ++i) e_.prefetcht1(e_.ptr[line_ + i * kLine]);
+        e_.L(one);
+        if (lines > 0) ask_lines(lines);
         e_.L(done);
-        e_.add(line_, count * kLine);
     }
 
     // Whether a kernel is to ask again for its own blocks, as Prefetch::again does for rows: of tokens of a
@@ -75,26 +96,59 @@ public:
     }
 
 private:
-    static constexpr int kLine = 64, kAhead = kBlock / 4;  // tokens
+    static constexpr int kLine = 64, kBlocks = kBlock / kBlockTokens;
+    static constexpr int kAhead = kBlock / 4;  // tokens
 
-    void begin(int blocks) {
-        if (blocks != 0) e_.add(list_, blocks * 8 * kBlockTokens);
+    // A page of 4 KB or more for each.
+    static int places(int64_t bytes) {
+        constexpr int kPage = 4096, kMost = 4;
+        int places = 1;
+        while (places < kMost && kBlocks * bytes >= 2 * places * kPage) places *= 2;
+        return places;
+    }
+    static int of(int all, int part, int parts) { return (part + 1) * all / parts - part * all / parts; }
+    static int turns_a_block(int begin, int end) { return (kBlocks + end - begin - 1) / (end - begin); }
+    int lines() const { return int((block_bytes_ + kLine - 1) / kLine); }  // of a block
+    int steps(int blocks) const { return (blocks * lines() + places_ - 1) / places_; }
+
+    void begin_block(int block) {
+        if (block != 0) e_.add(list_, block * 8 * kBlockTokens);
         e_.mov(line_, e_.ptr[list_]);
         e_.lea(end_, e_.ptr[line_ + asked_ * kLine]);
     }
-
-    // Kernels that multiply numbers, or three digits, seemed to take longer than memory does. On Zen 5 they
-    // gain, too (docs/performance.md, "What a plain read is"); on Intel's cores that was not measured.
-    static bool is_quick(const RowKey& key) {
-        return key.words() || key.products == Products::bytes || key.products == Products::two_bytes;
+    void ask_lines(int count) {
+        Label within;
+        e_.cmp(line_, end_);
+        e_.jb(within);
+        begin_block(1);
+        e_.L(within);
+        Label far, done;
+        if (near_) {
+            e_.cmp(e_.qword[near_at_], 0);
+            e_.je(far);
+            for (int i = 0; i < count; ++i) e_.prefetcht0(e_.ptr[line_ + i * kLine]);
+            e_.jmp(done);
+        }
+        e_.L(far);
+        for (int i = 0; i < count; ++i) e_.prefetcht1(e_.ptr[line_ + i * kLine]);
+        e_.L(done);
+        e_.add(line_, count * kLine);
+    }
+    void ask_steps(int count) {
+        const int apart = kBlocks / places_ * block_bytes_;
+        for (int i = 0; i < count; ++i)
+            for (int place = 0; place < places_; ++place)
+                e_.prefetcht1(e_.ptr[line_ + place * apart + i * kLine]);
+        if (count > 0) e_.add(line_, count * kLine);
     }
 
     Emitter& e_;
-    const int lines_;
-    const bool quick_;  // lines go into the first level, where that is large, and are asked for again
-    const bool again_;
-    int asked_ = 0;  // lines
-    RegExp near_;
+    const int block_bytes_;
+    const int places_;  // of blocks that follow each other, whose lines a step asks for
+    const bool near_;   // lines may go into the first level
+    const bool again_;  // and are asked for again
+    int asked_ = 0;     // lines of a block
+    RegExp near_at_, together_at_;
     const Gpr list_, line_, end_, ahead_;
 };
 

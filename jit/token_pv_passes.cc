@@ -43,15 +43,17 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     if (takes_scales()) mov(scales_, ptr[args() + scales_arg()]);
     mov(blocks_, ptr[args() + offsetof(PvArgs, rows)]);
     // The pass's share of the next blocks, a part of one with each block; the first rows have asked.
-    const int first = kBlocks * index / passes;
-    const int ahead = pass.row > 0 ? 0 : kBlocks * (index + 1) / passes - first;
-    const int parts = ahead > 0 ? (kBlocks + ahead - 1) / ahead : 1;
-    if (ahead > 0) prefetch_.set(args() + offsetof(PvArgs, next), first, parts);
+    const int first = kBlocks * index / passes,
+              behind = pass.row > 0 ? first : kBlocks * (index + 1) / passes;
+    if (behind > first) {
+        prefetch_.set(args() + offsetof(PvArgs, next), first, behind);
+        prefetch_.ask(prefetch_.turns_rest(first, behind));
+    }
     const int turns = this->turns();
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
     Label each_block;
     L(each_block);
-    asked_ = ahead > 0 ? prefetch_.part_lines(parts) : 0;
+    asked_ = prefetch_.turn_share(first, behind);
     if (!asks_within()) prefetch_.ask(asked_);
     mov(block_, ptr[blocks_]);
     if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);
@@ -79,7 +81,7 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
 }
 
 void TokenPvPasses::emit_asks(const Pass& pass, int part, int parts) {
-    prefetch_.ask(asked_ * (part + 1) / parts - asked_ * part / parts);
+    prefetch_.ask(asked_, part, parts);
     emit_own_ahead(pass, part, parts);
 }
 

@@ -73,7 +73,7 @@ private:
     void emit_own_ahead(const Pass& pass, int part, int parts);
 
     TokenPrefetch prefetch_;
-    int asked_ = 0;  // lines of the next blocks, with each block
+    TokenPrefetch::Share asked_;  // of the next blocks, with each block
 
 protected:
     const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),

@@ -67,7 +67,7 @@ private:
                 for (int b = 0; b < kVectors; ++b) vmovups(ptr[scores_at(row + r, b)], *none);
         }
         begin_pass(row);
-        if (row == 0) prefetch_.ask(blocks() * prefetch_.lines() % (key_.dim / part()));
+        if (row == 0) prefetch_.ask(prefetch_.rest(blocks(), key_.dim / part()));
         times(key_.groups(), "groups left", [&] {
             times(runs_of_group(), "runs left", [&] { emit_run(row, rows); });
             add(scales_, kBlockTokens * 2);
@@ -83,10 +83,10 @@ private:
         }
         for (int r = 0; r < rows; ++r) form_.by_eights() ? zero_both(sums[1][size_t(r)]) : start(sums, r);
         times(form_.run / part(), "parts left", [&] {
-            const int dwords = part() / of_dword(),
-                      share = row == 0 ? blocks() * prefetch_.lines() / (key_.dim / part()) : 0;
+            const int dwords = part() / of_dword();
+            const TokenPrefetch::Share share = prefetch_.share(blocks(), key_.dim / part());
             for (int i = 0; i < dwords; ++i) {
-                prefetch_.ask((i + 1) * share / dwords - i * share / dwords);
+                if (row == 0) prefetch_.ask(share, i, dwords);
                 if (row == 0 && prefetch_.asks_again()) ask_ahead(i);
                 emit_dword(sums, i);
             }

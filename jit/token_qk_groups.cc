@@ -37,7 +37,7 @@ private:
             zero_both(scores.back());
         }
         begin_pass(row);
-        if (row == 0) prefetch_.ask(blocks() * prefetch_.lines() % key_.groups());
+        if (row == 0) prefetch_.ask(prefetch_.rest(blocks(), key_.groups()));
         times(key_.groups(), "groups left", [&] { emit_group(scores, row); });
         store_scores(scores, row);
     }
@@ -48,9 +48,9 @@ private:
             for (const Pair& of_part : load_codes(i)) codes.push_back(of_part);
         const Pair scale = vecs("scale", kVectors);
         for (int b = 0; b < kVectors; ++b) load_scale(scale[size_t(b)], b);
-        const int rows = int(scores.size()), share = blocks() * prefetch_.lines() / key_.groups();
+        const int rows = int(scores.size());
         for (int r = 0; r < rows; ++r) {
-            if (row == 0) emit_asks(r, rows, share);
+            if (row == 0) emit_asks(r, rows);
             form_.by_eights() ? emit_bytes(scores[size_t(r)], codes, scale, r)
                               : emit_digits(scores[size_t(r)], codes, scale, r);
         }
@@ -63,8 +63,8 @@ private:
         add(scales_, kBlockTokens * 2);
     }
 
-    void emit_asks(int r, int rows, int share) {
-        prefetch_.ask((r + 1) * share / rows - r * share / rows);
+    void emit_asks(int r, int rows) {
+        prefetch_.ask(prefetch_.share(blocks(), key_.groups()), r, rows);
         if (!prefetch_.asks_again()) return;
         for (int i = r * dwords() / rows; i < (r + 1) * dwords() / rows; ++i) ask_ahead(i);
     }

@@ -42,7 +42,7 @@ protected:
         mov(blocks_, ptr[args() + offsetof(QkArgs, rows)]);
         mov(scores_, ptr[args() + offsetof(QkArgs, scores)]);
         mov(count_, ptr[args() + offsetof(QkArgs, count)]);
-        prefetch_.set(args() + kNext, 0);
+        prefetch_.set(args() + kNext);
         emit_kept();
         Label each_turn;
         L(each_turn);

@@ -114,11 +114,18 @@ void set_asked_rows(const AttentionPlan& plan, const AttentionProblem& p, RowsSt
     s->values = asked_rows(*plan.target, spec.value_format, spec.Dv, p.cache.value.row_stride);
     s->same_rows = same_rows(plan);
 }
+// Whether kBlock tokens are in blocks that follow each other.
+bool together(const AskedRows& asked, const RowAddresses& of, const char* const* blocks) {
+    if (asked.step == 1 || of.count != kBlock) return false;
+    for (int64_t i = kBlockTokens; i < kBlock; i += kBlockTokens)
+        if (blocks[i] != blocks[i - kBlockTokens] + asked.bytes) return false;
+    return true;
+}
 jit::NextRows next_keys(const RowAddresses& of, const RowsState& s) {
-    return {of.key, of.key_scale, s.keys.near};
+    return {of.key, of.key_scale, s.keys.near, together(s.keys, of, of.key)};
 }
 jit::NextRows next_values(const RowAddresses& of, const RowsState& s) {
-    return {of.value, of.value_scale, s.values.near};
+    return {of.value, of.value_scale, s.values.near, together(s.values, of, of.value)};
 }
 
 // Where values are views of keys, PV would ask again for what QK has asked for. So QK by tiles of AMX, which
@@ -144,12 +151,21 @@ void prefetch_first(const AskedRows& asked, const jit::NextRows& rows, bool side
     }
 }
 
-// A line of each page of adjacent rows, a kernel before all their lines are asked for: by then the walk for
-// the page's address is done. On AMD's cores that is a gain where little is done with what is read: with up
-// to kRowsByPage query rows.
+// A line of each page of rows side by side, a kernel before all their lines are asked for: by then the walk
+// for the page's address is done.
 void prefetch_pages(const AskedRows& asked, const RowAddresses& of, const char* first) {
     constexpr int64_t kPage = 4096;
-    for (int64_t i = 0; i < of.count * asked.bytes; i += kPage) _mm_prefetch(first + i, _MM_HINT_T1);
+    for (int64_t i = 0; i < of.count / asked.step * asked.bytes; i += kPage)
+        _mm_prefetch(first + i, _MM_HINT_T1);
+}
+
+// On AMD's cores that is a gain where little is done with what is read: with up to kRowsByPage query rows, and
+// not of blocks of tokens.
+bool asks_by_page(const AttentionPlan& plan, const jit::DecodeKernels& kernels, const RowAddresses& of,
+                  const jit::NextRows& keys, const jit::NextRows& values, int64_t rows) {
+    if (plan.target->of_intel() && keys.together && values.together) return true;
+    return (plan.target->of_intel() || rows <= kRowsByPage) && of.side_by_side &&
+           kernels.placement == jit::Placement::adjacent;
 }
 
 // Probabilities stay at most 1, as weights of words take them: what the kept ones are multiplied by goes
@@ -197,11 +213,10 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const He
     if (view.bias) load_biases(plan, p, item, block, s.bias);
     const jit::BlockKernels& of_rows = kernels_of(kernels, block);
     if (of_rows.key_scales) of_rows.key_scales({block.key_scale, s.scales, padded});
-    const bool by_page = (plan.target->of_intel() || rows <= kRowsByPage) && next.side_by_side &&
-                         kernels.placement == jit::Placement::adjacent;
+    const jit::NextRows keys = next_keys(next, s), values = next_values(next, s);
+    const bool by_page = asks_by_page(plan, kernels, next, keys, values, rows);
     if (by_page) prefetch_pages(s.keys, next, next.key[0]);
-    jit::NextRows first = s.same_rows ? next_values(block, s) : next_keys(next, s),
-                  after = s.same_rows ? next_keys(next, s) : next_values(next, s);
+    jit::NextRows first = s.same_rows ? next_values(block, s) : keys, after = s.same_rows ? keys : values;
     if (kernels.tiles.begin && are_views(plan.spec, next) && !next.side_by_side) {
         split_next(plan, next, s);
         first = {s.halves->rows[0], s.halves->scales[0], s.keys.near};
