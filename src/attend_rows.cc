@@ -159,8 +159,8 @@ void prefetch_pages(const AskedRows& asked, const RowAddresses& of, const char* 
         _mm_prefetch(first + i, _MM_HINT_T1);
 }
 
-// On AMD's cores that is a gain where little is done with what is read: with up to kRowsByPage query rows, and
-// not of blocks of tokens.
+// On AMD's cores that is a gain where little is done with what is read: with up to kRowsByPage query rows,
+// and not of blocks of tokens.
 bool asks_by_page(const AttentionPlan& plan, const jit::DecodeKernels& kernels, const RowAddresses& of,
                   const jit::NextRows& keys, const jit::NextRows& values, int64_t rows) {
     if (plan.target->of_intel() && keys.together && values.together) return true;

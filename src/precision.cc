@@ -141,11 +141,14 @@ bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_preci
     };
     constexpr Cycles kHighest = {10, 1.06, 40, 22}, kHigh = {7.4, 0.77, 30, 30},
                      kMedium = {3.9, 0.77, 27, 18};
-    const Cycles& of = precision == QUIRE_PRECISION_HIGHEST ? kHighest
-                       : precision == QUIRE_PRECISION_HIGH  ? kHigh
-                                                            : kMedium;
-    const double groups = 64. / scale_group(keys.format) + 64. / scale_group(values.format);
     const bool nibbles = is_of_nibbles(keys.format) && is_of_nibbles(values.format);
+    // At `medium` what is for few rows is no quicker with so many, and reads DRAM worse. (Of larger heads it
+    // is quicker.)
+    constexpr int kLargest = 128;
+    const bool as_high = precision == QUIRE_PRECISION_HIGH || (keys.rows > kRowsBesideFew && !nibbles &&
+                                                               std::max(keys.dim, values.dim) <= kLargest);
+    const Cycles& of = precision == QUIRE_PRECISION_HIGHEST ? kHighest : as_high ? kHigh : kMedium;
+    const double groups = 64. / scale_group(keys.format) + 64. / scale_group(values.format);
     // Rows of less than a tile's 64 bytes fill it as all do.
     const double of_head = std::max(1., (nibbles ? 128. : 64.) / std::min(keys.dim, values.dim));
     return keys.rows * (of.of_row - groups * of.of_group) > (nibbles ? of.of_nibbles : of.of_key) * of_head;
@@ -258,8 +261,8 @@ int rest_of_decode(const AttentionSpec& spec, const Target& target) {
 
 namespace {
 
-bool decodes_by_amx(const AttentionSpec& spec, const Target& target) {
-    const int most = jit::kMaxDecodeRows / spec.group() * spec.group();
+bool decodes_by_amx(const AttentionSpec& spec, const Target& target, int rows = jit::kMaxDecodeRows) {
+    const int most = rows / spec.group() * spec.group();
     return most > 0 && pays_by_amx({&target, spec.key_format, spec.D, most},
                                    {&target, spec.value_format, spec.Dv, most}, spec.precision);
 }
@@ -267,10 +270,12 @@ bool decodes_by_amx(const AttentionSpec& spec, const Target& target) {
 }  // namespace
 
 RestRows most_rest_rows(const AttentionSpec& spec, const Target& target) {
-    if (decodes_by_amx(spec, target)) return {0, jit::kMaxDecodeRows};
-    // A vector of rows by AMX takes less than decode of four (docs/performance.md, "Tiles of
-    // bfloat16 by AMX").
-    if (target.amx && spec.precision == QUIRE_PRECISION_MEDIUM) return {};
+    // At `medium` a vector of rows by AMX takes less than decode of four (docs/performance.md, "Tiles of
+    // bfloat16 by AMX"), and than decode that pays for whole tiles of query rows alone.
+    const bool medium = spec.precision == QUIRE_PRECISION_MEDIUM;
+    if (decodes_by_amx(spec, target, medium ? kRowsBesideFew : jit::kMaxDecodeRows))
+        return {0, jit::kMaxDecodeRows};
+    if (target.amx && medium) return {};
     return {rest_of_tiles(spec, target), rest_of_decode(spec, target)};
 }
 
