@@ -19,11 +19,12 @@ std::shared_ptr<Model> without(const std::string& why_not) {
 }
 
 ModelPart part_of(const std::string& name, const Work& work) {
-    return {name, work.instructions(), work.loads(), work.stores(), work.cycles(), work.bound_by()};
+    return {name,          work.instructions(), work.loads(),  work.stores(),
+            work.cycles(), work.bound_by(),     work.started()};
 }
 
 std::shared_ptr<Model> make_model(const Workload& workload) {
-    const Processor* processor = this_processor();
+    const Processor* processor = processor_of_model();
     if (!processor) return without("pipes of this processor are not known");
     const UnitCounts counts = counts_a_unit(workload);
     if (!counts.why_not.empty()) return without(counts.why_not);
@@ -66,7 +67,7 @@ std::shared_ptr<const Model> model_of(const Workload& workload) {
 }
 
 std::unique_ptr<Result> modelled(const Result& r) {
-    if (!r.model || !r.model->why_not.empty()) return nullptr;
+    if (!r.model || !r.model->why_not.empty() || !is_of_this_machine()) return nullptr;
     const Workload& w = r.workload;
     const double threads = r.limits.apart > 0 ? std::min(r.limits.apart, double(w.threads)) : w.threads;
     const double compute = r.model->cycles * units_of(w) / (r.limits.cycles_per_s * threads);

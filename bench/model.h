@@ -14,6 +14,7 @@ struct ModelPart {
     double instructions, loads, stores;
     double cycles;         // at least
     std::string bound_by;  // "pipes 0 1"
+    std::string started;   // by each set of pipes
 };
 
 struct Model {
@@ -27,7 +28,7 @@ struct Model {
 std::shared_ptr<const Model> model_of(const Workload& workload);
 
 // What the counts allow: the result as it would be, at the longer of the model's time and of that of reading
-// the cache. NULL: no model.
+// the cache. NULL: no model, or one of another machine.
 std::unique_ptr<Result> modelled(const Result& result);
 
 }  // namespace bench

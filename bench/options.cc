@@ -12,6 +12,7 @@
 
 #include "bench/generated.h"
 #include "bench/named.h"
+#include "bench/pipes.h"
 #include "bench/settings.h"
 
 namespace bench {
@@ -150,6 +151,8 @@ Options parse_options(int argc, char** argv) {
                  "run each workload once and time nothing: for counting instructions");
     app.add_flag("--model", options.model,
                  "attention: what the pipes of its instructions, which are counted, and memory allow");
+    std::string pipes;
+    app.add_option("--pipes", pipes, "--model: count for those of another processor: " + known_pipes());
     app.add_option("--json", options.json, "write machine, limits and results here; -: stdout");
     app.add_option("--csv", options.csv, "write the results here; -: stdout");
     app.add_option("--sweep", sweep_texts, "NAME=VALUES, NAME a size: kv-len=1k..64k")
@@ -167,6 +170,8 @@ Options parse_options(int argc, char** argv) {
         if (extra.rfind("--benchmark_", 0) != 0) refuse(extra + ": unknown; --help lists the options");
         options.google.push_back(extra);
     }
+    if (!pipes.empty() && !take_pipes_of(pipes))
+        refuse("--pipes " + pipes + ": must be one of " + known_pipes());
     if (options.model) watch_generated_code();
     options.is_goals = !area.empty();
     for (int i = 0; i < argc; ++i) options.command += (i ? " " : "") + std::string(argv[i]);

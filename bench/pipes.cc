@@ -1,6 +1,7 @@
 #include "bench/pipes.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace bench {
@@ -30,12 +31,29 @@ int memory_bits(const std::string& text) {
     return at >= 3 && text.compare(at - 3, 3, "ymm") == 0 ? 256 : 128;
 }
 
+std::string pipes_of(int set) {
+    std::string name = __builtin_popcount(unsigned(set)) > 1 ? "pipes" : "pipe";
+    for (int pipe = 0; pipe < 4; ++pipe)
+        if (set & 1 << pipe) name += " " + std::to_string(pipe);
+    return name;
+}
+
 double turns(int bits, int of_a_turn) { return double((bits + of_a_turn - 1) / of_a_turn); }
 
 }  // namespace
 
+// Tiles of 16 rows of 64 bytes, which all of quire's are.
+void Work::add_tile(const std::string& name, double times) {
+    constexpr double kRows = 16;
+    instructions_ += times;
+    if (begins_with(name, "tdp")) tile_cycles_ += kRows * times;
+    if (begins_with(name, "tileload")) loads_ += times, vector_loads_ += kRows * times;
+    if (begins_with(name, "tilestore")) stores_ += times, store_turns_ += kRows * times;
+}
+
 void Work::add(const std::string& text, double times) {
     const std::string name = text.substr(0, text.find(' '));
+    if (begins_with(name, "tdp") || begins_with(name, "tile")) return add_tile(name, times);
     const bool is_vector = name[0] == 'v';
     const size_t memory = text.find('['), comma = text.find(',');
     const bool touches = memory != std::string::npos && name != "lea" && name != "nop";
@@ -81,18 +99,29 @@ double Work::bound(std::string* by) const {
     // Pipes that only some µops can take are as busy as the sum of all that no other pipe takes.
     for (int set = 1; set < kSets; ++set) {
         double uops = 0;
-        std::string name = "pipes";
         for (int other = 1; other <= set; ++other)
             if ((other & ~set) == 0) uops += of_set_[other];
-        for (int pipe = 0; pipe < 4; ++pipe)
-            if (set & 1 << pipe) name += " " + std::to_string(pipe);
-        consider(uops / double(__builtin_popcount(unsigned(set))), name);
+        consider(uops / double(__builtin_popcount(unsigned(set))), pipes_of(set));
     }
+    consider(tile_cycles_, "tiles");
     consider(vector_loads_ / processor_.vector_loads, "loads");
     consider(store_turns_ / processor_.stores, "stores");
     consider((loads_ + stores_) / processor_.memory_operations, "loads, stores");
     consider(instructions_ / processor_.instructions, "instructions");
     return longest;
+}
+
+std::string Work::started() const {
+    std::string all;
+    const auto add = [&](double of, const std::string& what) {
+        char text[64];
+        if (of < 0.05) return;
+        std::snprintf(text, sizeof text, "%s%.1f %s", all.empty() ? "" : ", ", of, what.c_str());
+        all += text;
+    };
+    for (int set = kSets - 1; set > 0; --set) add(of_set_[set], pipes_of(set));
+    add(tile_cycles_ / 16, "tiles");
+    return all;
 }
 
 std::string Work::bound_by() const {

@@ -13,14 +13,17 @@ struct PipeRule {
 };
 
 struct Processor {
-    const char* name;
+    const char *name, *option;   // of --pipes
     int pipe_bits, memory_bits;  // a wider vector takes its pipe, or the load or store, twice
     double vector_loads, memory_operations, stores, instructions;  // a cycle, at most
     std::vector<PipeRule> rules;
 };
 
-// Of this machine; NULL: one that is not known.
-const Processor* this_processor();
+// The one that --pipes names, or of this machine; NULL: one that is not known.
+const Processor* processor_of_model();
+bool is_of_this_machine();
+bool take_pipes_of(const std::string& option);  // false: there is none of that name
+std::string known_pipes();                      // zen3, zen4, ...
 
 class Work {
 public:
@@ -36,14 +39,18 @@ public:
     // What starts last if nothing but this is in the way: no latencies, no misses.
     double cycles() const { return bound(nullptr); }
     std::string bound_by() const;
+    // What each set of pipes starts: "32.0 pipes 0 1, 4.2 pipe 0".
+    std::string started() const;
 
 private:
     double bound(std::string* by) const;
+    void add_tile(const std::string& name, double times);
     void add_uops(const char* pipes, double times);
 
     static constexpr int kSets = 16;  // of four pipes
     const Processor& processor_;
     double of_set_[kSets] = {};  // µops that any pipe of the set can take, and no other
+    double tile_cycles_ = 0;
     double instructions_ = 0, loads_ = 0, vector_loads_ = 0, stores_ = 0, store_turns_ = 0;
 };
 

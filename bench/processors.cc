@@ -11,7 +11,7 @@ namespace bench {
 namespace {
 
 // clang-format off
-const Processor kZen3 = {"Zen 3", 256, 256, 2, 3, 1, 6, {
+const Processor kZen3 = {"Zen 3", "zen3", 256, 256, 2, 3, 1, 6, {
     {"v", "0123", nullptr},
     {"vmov", "", nullptr}, {"vmovhps", "", "12"}, {"vmovlps", "", "12"}, {"vmovmsk", "1", nullptr}, {"vzero", "", nullptr},
     {"vmovd", "1", ""}, {"vmovq", "1", ""}, {"vmovdq", "", nullptr},
@@ -29,7 +29,7 @@ const Processor kZen3 = {"Zen 3", 256, 256, 2, 3, 1, 6, {
     {"vinsert", "1", nullptr}, {"vinsertps", "12", nullptr}, {"vextract", "1", nullptr}, {"vperm", "1", nullptr},
     {"vpermd", "1", "1+1"}, {"vpermps", "1", "1+1"}, {"vpinsr", "12", nullptr}, {"vptest", "1", nullptr},
 }};
-const Processor kZen4 = {"Zen 4", 256, 256, 2, 3, 1, 6, {
+const Processor kZen4 = {"Zen 4", "zen4", 256, 256, 2, 3, 1, 6, {
     {"v", "0123", nullptr}, {"vmov", "", nullptr}, {"vzero", "", nullptr},
     {"vbroadcast", "", nullptr}, {"vpbroadcast", "", nullptr}, {"vbroadcastf", "", "012"}, {"vbroadcasti", "", "012"},
     {"vfm", "01", nullptr}, {"vfnm", "01", nullptr}, {"vmul", "01", nullptr}, {"vpmadd", "01", nullptr},
@@ -40,7 +40,7 @@ const Processor kZen4 = {"Zen 4", 256, 256, 2, 3, 1, 6, {
     {"vperm", "012", nullptr}, {"vpack", "012", nullptr}, {"vpmovsx", "12", nullptr}, {"vpmovzx", "12", nullptr},
     {"vpsll", "23", nullptr}, {"vpsrl", "23", nullptr}, {"vpsra", "23", nullptr},
 }};
-const Processor kZen5 = {"Zen 5", 512, 512, 2, 4, 1, 8, {
+const Processor kZen5 = {"Zen 5", "zen5", 512, 512, 2, 4, 1, 8, {
     {"v", "0123", nullptr}, {"vmov", "", nullptr}, {"vzero", "", nullptr},
     {"vbroadcast", "12", ""}, {"vpbroadcast", "12", ""}, {"vbroadcastf", "12", nullptr}, {"vbroadcasti", "12", nullptr},
     {"vfm", "01", nullptr}, {"vfnm", "01", nullptr}, {"vmul", "01", nullptr}, {"vpmadd", "01", nullptr},
@@ -55,7 +55,7 @@ const Processor kZen5 = {"Zen 5", 512, 512, 2, 4, 1, 8, {
     {"vcmp", "12", nullptr}, {"vpmovd2m", "12", nullptr},
 }};
 // Of 512 bits: the two pipes that are left then are 0 and 1 here.
-const Processor kIntel = {"Intel with AVX-512", 512, 512, 2, 3, 1, 6, {
+const Processor kIntel = {"Intel with AVX-512", "intel", 512, 512, 2, 3, 1, 6, {
     {"v", "01", nullptr}, {"vmov", "", nullptr}, {"vzero", "", nullptr},
     {"vbroadcast", "1", ""}, {"vpbroadcast", "1", ""},
     {"vpunpck", "1", nullptr}, {"vunpck", "1", nullptr}, {"vpshuf", "1", nullptr}, {"vshuf", "1", nullptr},
@@ -63,7 +63,8 @@ const Processor kIntel = {"Intel with AVX-512", 512, 512, 2, 3, 1, 6, {
 }};
 // clang-format on
 
-}  // namespace
+const Processor* const kAll[] = {&kZen3, &kZen4, &kZen5, &kIntel};
+const Processor* g_taken = nullptr;
 
 const Processor* this_processor() {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -76,6 +77,23 @@ const Processor* this_processor() {
     if (is_amd && family == 0x1a) return &kZen5;
     if (is_intel && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX512F)) return &kIntel;
     return nullptr;
+}
+
+}  // namespace
+
+const Processor* processor_of_model() { return g_taken ? g_taken : this_processor(); }
+bool is_of_this_machine() { return processor_of_model() == this_processor(); }
+
+bool take_pipes_of(const std::string& option) {
+    for (const Processor* processor : kAll)
+        if (option == processor->option) g_taken = processor;
+    return g_taken != nullptr;
+}
+
+std::string known_pipes() {
+    std::string all;
+    for (const Processor* processor : kAll) all += (all.empty() ? "" : ", ") + std::string(processor->option);
+    return all;
 }
 
 }  // namespace bench

@@ -8,6 +8,7 @@
 
 #include "bench/model.h"
 #include "bench/model_counts.h"
+#include "bench/pipes.h"
 #include "bench/report.h"
 
 namespace bench {
@@ -93,11 +94,12 @@ void Table::print_model(const Result& r) {
     size_t width = std::strlen(kTogether);
     for (const ModelPart& part : r.model->parts) width = std::max(width, part.name.size());
     for (const ModelPart& part : r.model->parts)
-        std::fprintf(out_, "    %-*s %7.1f instructions %6.1f loads %5.1f stores %6.1f cycles: %s\n",
+        std::fprintf(out_, "    %-*s %7.1f instructions %6.1f loads %5.1f stores %6.1f cycles: %s%s%s\n",
                      int(width), part.name.c_str(), part.instructions, part.loads, part.stores, part.cycles,
-                     part.bound_by.c_str());
-    std::fprintf(out_, "    %-*s %41.1f cycles, of %.1f measured\n", int(width), kTogether, r.model->cycles,
-                 r.cycles);
+                     part.bound_by.c_str(), part.started.empty() ? "" : "; ", part.started.c_str());
+    std::fprintf(out_, "    %-*s %41.1f cycles", int(width), kTogether, r.model->cycles);
+    is_of_this_machine() ? std::fprintf(out_, ", of %.1f measured\n", r.cycles)
+                         : std::fprintf(out_, " on %s\n", processor_of_model()->name);
 }
 
 void Table::print_models() {

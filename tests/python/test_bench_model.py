@@ -9,7 +9,7 @@ from test_bench import PROGRAM, SMALL, bench
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} IS NOT BUILT: --model not tested")
 PART = re.compile(
-    r"    (\w+) +([\d.]+) instructions +([\d.]+) loads +([\d.]+) stores +([\d.]+) cycles: ([\w, ]+)$"
+    r"    (\w+) +([\d.]+) instructions +([\d.]+) loads +([\d.]+) stores +([\d.]+) cycles: ([\w, ]+)(?:; [\w., ]+)?$"
 )
 
 
