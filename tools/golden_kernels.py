@@ -122,6 +122,12 @@ KERNELS = (
         "--cache int4_b16 --precision medium --group 16",
         "token_qk_d16_r2_int4_b16_gr16_f16_bytes",
     ),
+    # Lines of four places of the next blocks.
+    (
+        ("avx512_vnni",),
+        "--cache int8_b16 --heads 2 --head-dim 128 --group 32",
+        "token_qk_d128_r1_int8_b16_gr32_f16_three_bytes token_pv_d128_r1_int8_b16_gr32_f16_three_bytes",
+    ),
     # Scales as the cache has them.
     (
         ("avx512_vnni",),
