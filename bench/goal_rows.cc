@@ -104,7 +104,7 @@ Judgement judge(const GoalRow& row, const Result* result) {
     }
     j.reached = text_of(ratio.unit, j.reached_ratio);
     if (result->precision != row.workload.precision && !row.workload.is_append)
-        j.verdict = "runs as " + precision_name(result->precision);
+        j.verdict += " (runs as " + precision_name(result->precision) + ")";
     return j;
 }
 

@@ -115,7 +115,7 @@ void Table::print_goals(const std::vector<GoalRow>& goals) {
         std::fprintf(out_, "%5s %-*s %10s %8s", issue.c_str(), int(words), goal, j.wanted.c_str(),
                      j.reached.c_str());
         if (with_model_) std::fprintf(out_, " %8s", model.c_str());
-        std::fprintf(out_, "  %-20s %-*s  %s\n", j.verdict.c_str(), width_, workload.c_str(), j.ratio);
+        std::fprintf(out_, "  %-37s %-*s  %s\n", j.verdict.c_str(), width_, workload.c_str(), j.ratio);
     };
     Judgement titles = {"wanted", "reached", "verdict"};
     titles.ratio = "ratio";
