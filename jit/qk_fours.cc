@@ -307,8 +307,12 @@ private:
                 Temp words(*this, "words");
                 multiply_bytes(words, {of_j, of_j + form_.parts}, query);
                 const RegExp factors = factors_at(row, 4 * run.chunk + run.first + j);
-                vpmaddwd(words, words, ptr[factors]);
-                vpaddd(sums[f], sums[f], words);
+                if (key_.target->vnni) {
+                    dot_words(sums[f], words, ptr[factors]);
+                } else {
+                    vpmaddwd(words, words, ptr[factors]);
+                    vpaddd(sums[f], sums[f], words);
+                }
                 if (f + 1 < sums.size()) continue;
                 for (int part = 0; part < form_.parts; ++part)
                     follow_dots(codes, j * form_.parts + part, 0, row);

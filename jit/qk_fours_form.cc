@@ -10,15 +10,19 @@ namespace {
 
 constexpr int kMostOfFactor = 8;  // elements of a query of bytes that share one
 
+// Of 256 bits one digit of nibbles by dot products would be as many operations as two.
+bool weighs(const quire_format& format, const Target& target) {
+    return !target.vnni || (target.vector_bits == 256 && is_of_nibbles(format));
+}
+
 }  // namespace
 
 bool has_fours(const quire_format& format, const Target& target, int digits) {
     if (!has_bytes(format)) return false;
     const bool wide = target.vnni && target.vector_bits == 512;
     if (has_minima(format) && (!wide || (digits == 1 && byte_parts(format) == 2))) return false;
-    if (!target.vnni) return digits == 1 && (byte_parts(format) == 1 || has_small_numbers(format));
-    // One digit of nibbles would be as many operations as two.
-    return digits > 1 || target.vector_bits == 512 || !is_of_nibbles(format);
+    if (digits == 1 && weighs(format, target)) return byte_parts(format) == 1 || has_small_numbers(format);
+    return target.vnni;
 }
 
 FoursForm::FoursForm(const RowKey& key)
@@ -35,7 +39,7 @@ FoursForm::FoursForm(const RowKey& key)
       has_half(half_chunk(key.format, key.dim, lanes) > 0) {
     const int of_dword = 4 * parts;
     run = 4;
-    weighs_words = digits == 1 && !key.target->vnni;
+    weighs_words = digits == 1 && weighs(key.format, *key.target);
     largest = weighs_words && parts == 1 ? kLargestOfWords : largest_digits(digits);
     const bool spans = digits == 1 && !weighs_words;
     while (scale_group(key.format) % (run * of_dword) != 0 || (spans && run * of_dword > kMostOfFactor))

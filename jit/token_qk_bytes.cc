@@ -140,6 +140,10 @@ private:
             for (size_t b = 0; b < kVectors; ++b) {
                 Temp words(*this, "words");
                 vpmaddubsw(words, codes[b], q);
+                if (key_.target->vnni) {
+                    dot_words(sums[r][b], words, factors);
+                    continue;
+                }
                 vpmaddwd(words, words, factors);
                 vpaddd(sums[r][b], sums[r][b], words);
             }
@@ -209,11 +213,13 @@ private:
     Vec base_;
 };
 
+bool is_wide(const Target& target) { return target.vnni && target.vector_bits == 512; }
+
 }  // namespace
 
 bool has_token_bytes(const quire_format& format, const Target& target, int digits) {
     if (!token_block_info(format.type)) return false;
-    return target.vnni ? target.vector_bits == 512 : digits == 1;
+    return digits == 1 || is_wide(target);
 }
 
 // A run is a group, or a part of one that fits a sum.
@@ -222,13 +228,13 @@ TokenBytesForm::TokenBytesForm(const RowKey& key)
       digits(key.query_bytes()),
       zero(byte_zero(row_format(key.format))),
       is_nibbles(is_of_nibbles(row_format(key.format))),
-      weighs_words(digits == 1 && !key.target->vnni),
+      weighs_words(digits == 1 && !is_wide(*key.target)),
       largest(weighs_words && !is_nibbles ? kLargestOfWords : largest_digits(digits)) {
     constexpr int kMostRun = 128, kShortRun = 32;
     const int group = scale_group(key.format);
     run = group <= kMostRun && !(digits == 3 && is_nibbles) ? group : token_divisor(group, kShortRun);
     chains = digits == 3 && !is_nibbles ? 2 : 1;
-    whole_groups = key.target->vnni && run == group && run <= (digits == 1 ? kShortRun : kShortRun / 2);
+    whole_groups = is_wide(*key.target) && run == group && run <= (digits == 1 ? kShortRun : kShortRun / 2);
     // run * largest * |code| * factor < 2^31
     largest_factor = is_nibbles ? kLargestFactor : kLargestFactor * 16 / std::max(16, run);
 }

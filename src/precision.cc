@@ -30,6 +30,17 @@ double worth_of_words(const jit::RowKey& key) {
     return key.target->vector_bits == 256 && scale_group(key.format) >= 16 ? 1 : kWorthIt;
 }
 
+// Nor has that count bytes of nibbles with 256 bits and VNNI as quick as they are ("Bytes with AVX-VNNI").
+double worth_of_bytes(const jit::RowKey& key) {
+    return key.target->vector_bits == 256 && key.target->vnni ? 1.2 : kWorthIt;
+}
+
+// Of 256 bits more rows of the query take nibbles' digits in passes, and longer than floats (as above).
+bool digits_take_one_pass(const jit::RowKey& key) {
+    constexpr int kMost = 3;
+    return key.target->vector_bits == 512 || !has_small_numbers(key.format) || key.rows <= kMost;
+}
+
 // Up to so many rows decode is as quick as what most_few_rows() is for, or as tiles of AMX.
 constexpr int kRowsBesideFew = 12;
 // As tiles of pairs of bfloat16 numbers, beside which decode has float32. Of f32, which takes longer to be
@@ -93,12 +104,15 @@ jit::Products key_products(const jit::RowKey& key, quire_precision precision) {
     jit::Products best = jit::Products::floats;
     double least = float_cycles_of_keys(key);
     const auto consider = [&](jit::Products products, bool possible, double (*count)(const jit::RowKey&)) {
-        const double worth = products == jit::Products::words ? worth_of_words(key) : kWorthIt;
+        const double worth = products == jit::Products::words   ? worth_of_words(key)
+                             : products == jit::Products::bytes ? worth_of_bytes(key)
+                                                                : kWorthIt;
         if (!possible || count(key) >= worth * least) return;
         best = products, least = count(key);
     };
     const auto fours = [&](int digits) { return jit::has_fours(key.format, *key.target, digits); };
-    consider(jit::Products::three_bytes, fours(3) && query_stays_near(key), number_cycles_of_fours);
+    consider(jit::Products::three_bytes, fours(3) && query_stays_near(key) && digits_take_one_pass(key),
+             number_cycles_of_fours);
     consider(jit::Products::words,
              precision != QUIRE_PRECISION_HIGHEST && jit::has_words(key.format) && !has_minima(key.format),
              word_cycles_of_keys);

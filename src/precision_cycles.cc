@@ -130,7 +130,7 @@ double cycles_of_fours(jit::RowKey key, jit::Products products) {
         return chunks * cycles(*key.target, key.rows * (form.parts + .75), codes + .5 + key.rows * 1.25);
     if (form.weighs_words)
         return chunks * cycles(*key.target, key.rows * (form.parts + 1 + runs),
-                               codes + 2 * runs + key.rows * (form.parts + runs));
+                               codes + 2 * runs + key.rows * (form.parts + runs - key.target->vnni));
     const double scaling = form.runs_share_scale ? 1. / form.runs() : 1;
     const double multiplications = scaling + (form.digits == 2 ? 0 : 1), others = form.digits == 1 ? 1 : 3;
     return chunks * cycles(*key.target, key.rows * (form.parts * form.digits + runs * multiplications),

@@ -122,6 +122,17 @@ KERNELS = (
         "--cache int4_b16 --precision medium --group 16",
         "token_qk_d16_r2_int4_b16_gr16_f16_bytes",
     ),
+    # Bytes weighed as words, which VNNI sums.
+    (
+        ("avx2_vnni",),
+        "--cache int4 --precision medium --heads 4 --kv-heads 2 --head-dim 64 --group 32",
+        "decode_qk_d64_r2_int4_gr32_f16_bytes",
+    ),
+    (
+        ("avx2_vnni",),
+        "--cache int4_b16 --precision medium --heads 2 --head-dim 64 --group 32",
+        "token_qk_d64_r1_int4_b16_gr32_f16_bytes",
+    ),
     # Lines of four places of the next blocks.
     (
         ("avx512_vnni",),
