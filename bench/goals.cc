@@ -51,9 +51,10 @@ const std::vector<Goal> kGoals = {
         "batch=1 kv-len=32768"},
     {5, "2, 4, 8 query tokens: of their own roofline", &roofline, .65, 0, "query-len=2,4,8 " ALL_PRECISIONS, nullptr},
     {5, "4 query tokens cost at most twice one", &time_to, 2, 0, "cache=int8,int4 query-len=4 precision=medium", "query-len=1"},
-    {5, "AVX2 target: half of AVX-512's speed", &speed_to, .50, 0, "cache=int8,int4 target=avx2 " ALL_PRECISIONS, "target="},
-    {5, "layouts 0 to 3 within 15 % of each other", &time_range, 1.15, 0, "layout=0 precision=highest,high",
-        "layout=1,2,3"},
+    {5, "AVX2 target: half of AVX-512's speed (55 % the aim)", &speed_to, .50, 0, "cache=int8,int4 target=avx2 " ALL_PRECISIONS, "target="},
+    {5, "AVX-VNNI, where it is there: no slower than AVX2", &speed_to, 1, 0,
+        "cache=int8,int4 kv-len=4096 warm=1 target=avx2_vnni " ALL_PRECISIONS, "target=avx2"},
+    {5, "layouts 0 to 3 within 15 % of each other", &time_range, 1.15, 0, "layout=0 " ALL_PRECISIONS, "layout=1,2,3"},
     {5, "2 threads 1.9 times 1 thread (keys in L3)", &speed_to, 1.9, 0, "cache=int8,int4 kv-len=4096 warm=1 " ALL_PRECISIONS,
         "threads=1"},
 

@@ -61,16 +61,20 @@ void Work::add(const std::string& text, double times) {
     const bool only_reads = begins_with(name, "prefetch") || name == "cmp" || name == "test";
     const bool stores = (first && !only_reads) || name == "push";
     const bool loads = (touches && (!first || only_reads || (!is_vector && name != "mov"))) || name == "pop";
+    const bool is_narrow = processor_.narrow && register_bits(text) <= processor_.narrow->pipe_bits;
+    const Processor& of_bits = is_narrow ? *processor_.narrow : processor_;
     instructions_ += times;
     if (loads) {
         loads_ += times;
-        if (is_vector) vector_loads_ += times * turns(memory_bits(text), processor_.memory_bits);
+        if (is_vector)
+            vector_loads_ += times * turns(memory_bits(text), processor_.memory_bits) *
+                             processor_.vector_loads / of_bits.vector_loads;
     }
     if (stores) {
         stores_ += times;
         store_turns_ += times * (is_vector ? turns(memory_bits(text), processor_.memory_bits) : 1);
     }
-    const PipeRule* rule = is_vector ? rule_of(processor_, name) : nullptr;
+    const PipeRule* rule = is_vector ? rule_of(of_bits, name) : nullptr;
     if (rule)
         add_uops(touches && rule->of_memory ? rule->of_memory : rule->pipes,
                  times * turns(register_bits(text), processor_.pipe_bits));

@@ -17,6 +17,7 @@ struct Processor {
     int pipe_bits, memory_bits;  // a wider vector takes its pipe, or the load or store, twice
     double vector_loads, memory_operations, stores, instructions;  // a cycle, at most
     std::vector<PipeRule> rules;
+    const Processor* narrow = nullptr;  // what else it is with vectors of up to 256 bits; NULL: the same
 };
 
 // The one that --pipes names, or of this machine; NULL: one that is not known.

@@ -54,13 +54,20 @@ const Processor kZen5 = {"Zen 5", "zen5", 512, 512, 2, 4, 1, 8, {
     {"vpmovsx", "12", nullptr}, {"vpmovzx", "12", nullptr}, {"vinsert", "12", nullptr}, {"vextract", "12", nullptr},
     {"vcmp", "12", nullptr}, {"vpmovd2m", "12", nullptr},
 }};
+const Processor kIntelNarrow = {"Intel, 256 bits", "", 256, 512, 3, 3, 2, 6, {
+    {"v", "012", nullptr}, {"vmov", "", nullptr}, {"vzero", "", nullptr},
+    {"vbroadcast", "2", ""}, {"vpbroadcast", "2", ""}, {"vfm", "01", nullptr}, {"vfnm", "01", nullptr}, {"vmul", "01", nullptr},
+    {"vpmadd", "01", nullptr}, {"vpmul", "01", nullptr}, {"vpdp", "01", nullptr}, {"vcvt", "01", nullptr}, {"vround", "01", nullptr},
+    {"vpsll", "01", nullptr}, {"vpsrl", "01", nullptr}, {"vpsra", "01", nullptr}, {"vperm", "2", nullptr}, {"vpunpck", "12", nullptr},
+    {"vpshuf", "12", nullptr}, {"vshuf", "12", nullptr}, {"vpalign", "12", nullptr}, {"vinsert", "2", nullptr}, {"vextract", "2", nullptr},
+}};
 // Of 512 bits: the two pipes that are left then are 0 and 1 here.
 const Processor kIntel = {"Intel with AVX-512", "intel", 512, 512, 2, 3, 1, 6, {
     {"v", "01", nullptr}, {"vmov", "", nullptr}, {"vzero", "", nullptr},
     {"vbroadcast", "1", ""}, {"vpbroadcast", "1", ""},
     {"vpunpck", "1", nullptr}, {"vunpck", "1", nullptr}, {"vpshuf", "1", nullptr}, {"vshuf", "1", nullptr},
     {"vperm", "1", nullptr}, {"vpsll", "0", nullptr}, {"vpsrl", "0", nullptr}, {"vpsra", "0", nullptr},
-}};
+}, &kIntelNarrow};
 // clang-format on
 
 const Processor* const kAll[] = {&kZen3, &kZen4, &kZen5, &kIntel};
