@@ -4,7 +4,7 @@
 // On Intel's cores each prefetch that goes to DRAM keeps one of 16 buffers of the first-level cache for some
 // 600 cycles. What reads DRAM at its speed there is the second-level cache's own prefetcher, which follows a
 // stream in each page of 4 KB up to its end: rows side by side are asked for in all pages of a block at a
-// time.
+// time, and runs at as many places of the list.
 #pragma once
 #include <cassert>
 
@@ -21,7 +21,7 @@ public:
           again_(key.placement != Placement::listed && key.target->vector_bits == 512 &&
                  has_words(key.format)),
           row_bytes_(key.row_bytes()),
-          spreads_(key.target->of_intel() && key.placement == Placement::adjacent),
+          spreads_(key.target->of_intel() && key.placement != Placement::listed),
           scale_bytes_(key.scale_bytes()),  // scales in the rows come with them
           rows_(e, key, row_bytes_, "next rows"),
           scales_(e, key, scale_bytes_, "next scales") {}
@@ -32,7 +32,8 @@ public:
         streams_ = 1;
         if (!spreads_) return;
         while (streams_ < kMost && kBlock * row_bytes_ >= 2 * streams_ * kPage &&
-               rows * row_bytes_ % (2 * streams_ * kLine) == 0)
+               rows * row_bytes_ % (2 * streams_ * kLine) == 0 &&
+               (rows_.adjacent() || rows % (2 * streams_) == 0))
             streams_ *= 2;
     }
     // By how much so many rows move rows().here(), in bytes.
@@ -131,7 +132,9 @@ private:
     RegExp address_of(const RowList& list, const Line& at) {
         if (&list == &rows_ && streams_ > 1) {
             const int stream = at.line % streams_;
-            return list.here() + stream * (kBlock / streams_ * row_bytes_) + at.line / streams_ * kLine;
+            const int within = at.line / streams_ * kLine;
+            if (list.adjacent()) return list.here() + stream * (kBlock / streams_ * row_bytes_) + within;
+            return list.at(stream * kBlock / streams_, e_.rax) + within;
         }
         if (list.adjacent()) return list.here() + at.behind * at.bytes + at.line * kLine;
         // Of a run the address of its first row here serves all, of a list each row has its own.

@@ -152,11 +152,22 @@ void prefetch_first(const AskedRows& asked, const jit::NextRows& rows, bool side
 }
 
 // A line of each page of rows side by side, a kernel before all their lines are asked for: by then the walk
-// for the page's address is done.
-void prefetch_pages(const AskedRows& asked, const RowAddresses& of, const char* first) {
+// for the page's address is done. (A call of what does nothing else is left out by compilers.)
+[[gnu::always_inline]] inline void prefetch_pages(const AskedRows& asked, const RowAddresses& of,
+                                                  const char* const* rows, jit::Placement placement) {
     constexpr int64_t kPage = 4096;
+    if (placement == jit::Placement::runs) {
+        uintptr_t last = 0;
+        for (int64_t i = 0; i < of.count; i += jit::kKeyPadding) {
+            const uintptr_t at = uintptr_t(rows[i]);
+            if (last != 0 && at - last < kPage) continue;
+            _mm_prefetch(rows[i], _MM_HINT_T1);
+            last = at;
+        }
+        return;
+    }
     for (int64_t i = 0; i < of.count / asked.step * asked.bytes; i += kPage)
-        _mm_prefetch(first + i, _MM_HINT_T1);
+        _mm_prefetch(rows[0] + i, _MM_HINT_T1);
 }
 
 // On AMD's cores that is a gain where little is done with what is read: with up to kRowsByPage query rows,
@@ -164,8 +175,8 @@ void prefetch_pages(const AskedRows& asked, const RowAddresses& of, const char* 
 bool asks_by_page(const AttentionPlan& plan, const jit::DecodeKernels& kernels, const RowAddresses& of,
                   const jit::NextRows& keys, const jit::NextRows& values, int64_t rows) {
     if (plan.target->of_intel() && keys.together && values.together) return true;
-    return (plan.target->of_intel() || rows <= kRowsByPage) && of.side_by_side &&
-           kernels.placement == jit::Placement::adjacent;
+    if (plan.target->of_intel()) return of.side_by_side && kernels.placement != jit::Placement::listed;
+    return rows <= kRowsByPage && of.side_by_side && kernels.placement == jit::Placement::adjacent;
 }
 
 // Probabilities stay at most 1, as weights of words take them: what the kept ones are multiplied by goes
@@ -215,7 +226,7 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const He
     if (of_rows.key_scales) of_rows.key_scales({block.key_scale, s.scales, padded});
     const jit::NextRows keys = next_keys(next, s), values = next_values(next, s);
     const bool by_page = asks_by_page(plan, kernels, next, keys, values, rows);
-    if (by_page) prefetch_pages(s.keys, next, next.key[0]);
+    if (by_page) prefetch_pages(s.keys, next, next.key, kernels.placement);
     jit::NextRows first = s.same_rows ? next_values(block, s) : keys, after = s.same_rows ? keys : values;
     if (kernels.tiles.begin && are_views(plan.spec, next) && !next.side_by_side) {
         split_next(plan, next, s);
@@ -229,7 +240,7 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const He
                      s.totals, rows, padded, cap_factor(plan.spec)});
     if (p.dropout) drop_rows(p, item, block, kernels.of_block, s);
     make_value_scales(plan, of_rows, block, s);
-    if (by_page) prefetch_pages(s.values, next, next.value[0]);
+    if (by_page) prefetch_pages(s.values, next, next.value, kernels.placement);
     add_values(plan, p, kernels, block, rows, after, s, head.output);
 }
 
