@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import statistics
 import time
 from pathlib import Path
 
@@ -96,9 +97,19 @@ def answer_prompts(console, model, tokenizer, prompts, requests, make_cache, opt
     read, written = sum(len(r.prompt) for r in requests), sum(len(s.produced) for s in sequences)
     console.print(
         f"\n{read:,} tokens read and {written:,} written in {seconds:.1f} s; "
-        f"{attention_share:.0%} of the time in attention; "
+        f"{attention_share:.0%} of the time in attention{_decoding(engine.steps)}; "
         f"{_count(max(step.pages for step in engine.steps), 'page')} in use at most"
     )
+
+
+def _decoding(steps) -> str:
+    """What a step takes in which sequences decode and no prompt is read, in the median."""
+    alone = [step for step in steps if step.decoded and not step.prefilled]
+    if not alone:
+        return ""
+    attention = statistics.median(step.attention_seconds for step in alone)
+    whole = statistics.median(step.seconds for step in alone)
+    return f" ({attention * 1e3:.2f} of {whole * 1e3:.1f} ms a decoding step)"
 
 
 def show_comparison(console, model, tokenizer, make_cache, options) -> None:

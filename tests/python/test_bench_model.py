@@ -9,7 +9,8 @@ from test_bench import PROGRAM, SMALL, bench
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} IS NOT BUILT: --model not tested")
 PART = re.compile(
-    r"    (\w+) +([\d.]+) instructions +([\d.]+) loads +([\d.]+) stores +([\d.]+) cycles: ([\w, ]+)(?:; [\w., ]+)?$"
+    r"    (\w+) +([\d.]+) instructions +([\d.]+) loads +([\d.]+) stores +([\d.]+) cycles: ([\w, ]+)"
+    r"(?:; [\w., ]+)?$"
 )
 
 
@@ -54,6 +55,24 @@ def test_model_counts_the_same_again():
         return sum(part[0] for name, part in found.items() if "_qk_" in name or "_pv_" in name)
 
     assert 2 * products(few) < products(many) < 8 * products(few)
+
+
+def test_pipes_of_another_processor():
+    """The same instructions, bounded by that processor's pipes; no time beside those of another than this."""
+    options = ("--cache", "f32", "--heads", "8", "--kv-heads", "2", "--head-dim", "64", "--target", "avx2")
+    zen3, lines = model("--pipes", "zen3", *options)
+    zen5, more = model("--pipes", "zen5", *options)
+    said = [line for line in lines + more if "together" in line]
+    assert any(re.search(r"cycles on Zen [35]$", line) for line in said)
+    assert all((" measured" in line) != ("cycles on" in line) for line in said)
+    kernels = [name for name in zen3 if name != "library"]
+    assert kernels and all(zen3[name][0] == zen5[name][0] for name in kernels)
+    assert sum(zen3[name][3] for name in kernels) > sum(zen5[name][3] for name in kernels)
+
+
+def test_unknown_pipes_are_refused():
+    done = bench("--model", "--pipes", "zen9", *SMALL)
+    assert done.returncode == 2 and "--pipes zen9: must be one of zen3, zen4, zen5, intel" in done.stderr
 
 
 PROMPT = "--threads 1 --benchmark_min_time=0.001 --heads 8 --kv-heads 2 --head-dim 16 --cache f32".split()
