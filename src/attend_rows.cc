@@ -140,6 +140,24 @@ void split_next(const AttentionPlan& plan, const RowAddresses& next, const RowsS
     }
 }
 
+// On Intel's cores rows of a list, of which kernels ask for a few at a time, are asked for at several places
+// of it in turns, as others are (jit/prefetch.h): those of small pages, and rows of two lines and more that
+// are no further apart than a page of memory.
+bool asks_in_turns(const CacheView& cache, const RowAddresses& block, const RowAddresses& next,
+                   const RowsState& s) {
+    constexpr int64_t kPage = 4096;
+    if (block.side_by_side || next.side_by_side || s.keys.step != 1 || s.values.step != 1) return false;
+    if (block.count != kBlock || next.count != kBlock) return false;
+    return cache.adjacent || (std::max(cache.key.row_stride, cache.value.row_stride) <= kPage &&
+                              std::min(s.keys.lines, s.values.lines) > 1);
+}
+const char* const* spread(const char* const* rows, const char** to) {
+    constexpr int kPlaces = 4, kOfPlace = kBlock / kPlaces;
+    for (int i = 0; i < kOfPlace; ++i)
+        for (int place = 0; place < kPlaces; ++place) to[kPlaces * i + place] = rows[kOfPlace * place + i];
+    return to;
+}
+
 // QK asks for lines all through, softmax and weights for none: the first of what PV will ask for keep the
 // memory busy meanwhile, and are enough for the processor's own prefetches to go on from there.
 void prefetch_first(const AskedRows& asked, const jit::NextRows& rows, bool side_by_side) {
@@ -232,6 +250,10 @@ void attend_block(const AttentionPlan& plan, const AttentionProblem& p, const He
         split_next(plan, next, s);
         first = {s.halves->rows[0], s.halves->scales[0], s.keys.near};
         after = {s.halves->rows[1], s.halves->scales[1], s.keys.near};
+    }
+    if (plan.target->of_intel() && asks_in_turns(p.cache, block, next, s)) {
+        first.rows = spread(first.rows, s.halves->rows[0]);
+        after.rows = spread(after.rows, s.halves->rows[1]);
     }
     of_rows.qk({head.query.query, head.query.factors, head.query.starts, block.key, s.scales, s.scores,
                 padded, first, s.numbers, stored(block.key_scale, block)});
