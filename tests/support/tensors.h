@@ -37,7 +37,7 @@ class Tensors {
 public:
     explicit Tensors(const Case& c);
 
-    const Case spec;
+    Case spec;  // of which precision alone may still be changed
     CacheSide key, value;
     GuardedBuffer query, mask, tree, sinks, slopes, seqstarts, kvstarts, cachestarts, positions, key_begin,
         key_end, output, lse;
