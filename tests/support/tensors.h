@@ -75,6 +75,7 @@ private:
     void make_indices();
     void make_query();
     void make_cache(CacheSide* side, const quire_format& format, int dim);
+    void view_keys();
     void make_mask();
     void make_mask_row(int64_t token, int h, int64_t b);
     void make_slopes();
