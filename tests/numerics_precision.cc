@@ -1,102 +1,15 @@
-// What quire.h promises of `high` and `medium`: the RMS error that they add, of the RMS of the output, over
-// normal data, and where a few channels of the query or of the values are much larger than the others.
+// What quire.h promises of precisions (tests/support/added_error.h): of every format and target, and sharper
+// of some of them at `highest`. What decode takes in other ways is in numerics_precision_decode.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "src/precision.h"
-#include "tests/support/accuracy.h"
+#include "tests/support/added_error.h"
 
 namespace quire::test {
 namespace {
-
-enum class Data { normal, large_query_channels, large_value_channels };
-
-// queries: of a sequence; 4 query rows a kv head each, so that 3 are tiles.
-Case usual_case(const quire_format& format, int head_size, int64_t queries) {
-    Case c;
-    c.H = 8;
-    c.Hk = 2;
-    c.D = c.Dv = head_size;
-    c.key_format = c.value_format = format;
-    c.placement = Placement::pages;
-    c.page_size = 128;
-    c.sequences = {{queries, 700}, {queries, 1500}};
-    return c;
-}
-
-// One of 64 channels ten times larger.
-void enlarge(const Case& c, Data data, Tensors* tensors) {
-    if (data == Data::large_query_channels) {
-        for (int64_t token = 0; token < c.n(); ++token)
-            for (int h = 0; h < c.H; ++h)
-                for (int d = 3; d < c.D; d += 64) {
-                    const char* at = element(tensors->query_view, token, h);
-                    store_number(c.type, const_cast<char*>(at), d, 10 * load_number(c.type, at, d));
-                }
-        return;
-    }
-    Random random(77);
-    for (int64_t b = 0; data == Data::large_value_channels && b < c.B(); ++b)
-        for (int64_t t = 0; t < c.sequences[size_t(b)].keys; ++t)
-            for (int head = 0; head < c.Hk; ++head) {
-                std::vector<float> row(size_t(c.Dv));
-                for (float& x : row) x = random.normal();
-                for (int d = 3; d < c.Dv; d += 64) row[size_t(d)] *= 10;
-                tensors->value.store(tensors->slot(b, t), head, row);
-            }
-}
-
-// RMS of the differences from what is exact, of the RMS of that.
-struct RelativeError {
-    double squares = 0, all = 0;
-
-    template <typename Numbers>
-    void add(const Numbers& got, const std::vector<double>& exact) {
-        for (size_t i = 0; i < exact.size(); ++i) {
-            squares += (double(got[i]) - exact[i]) * (double(got[i]) - exact[i]);
-            all += exact[i] * exact[i];
-        }
-    }
-    double value() const { return std::sqrt(squares / all); }
-};
-
-// A query row with a large element sees hardly more than one key: few rows would not tell the RMS of many.
-template <typename Visit>
-void visit_seeds(Case c, Data data, const Visit& visit) {
-    for (c.seed = 1; c.seed <= 3; ++c.seed) {
-        Tensors tensors(c);
-        enlarge(c, data, &tensors);
-        visit(tensors);
-    }
-}
-
-double error(Case c, quire_precision precision, Data data, const Target& target) {
-    c.precision = precision;
-    RelativeError error;
-    Way way;
-    way.target = target.name;
-    visit_seeds(c, data, [&](Tensors& tensors) {
-        const Outcome got = run(tensors, way);
-        if (got.output.empty())
-            error.squares = INFINITY;
-        else
-            error.add(got.output, expect(tensors).exact.output);
-    });
-    return error.value();
-}
-
-// Of a plain float32 attention, whatever kernels do.
-double plain_error(const Case& c, Data data) {
-    RelativeError error;
-    visit_seeds(c, data, [&](Tensors& tensors) {
-        const Expected expected = expect(tensors);
-        error.add(expected.plain.output, expected.exact.output);
-    });
-    return error.value();
-}
 
 std::vector<quire_format> formats() {
     return {quantised(QUIRE_INT8, 8, QUIRE_F16),
@@ -112,18 +25,12 @@ std::vector<quire_format> formats() {
             plain_format(QUIRE_Q5_1),
             plain_format(QUIRE_F32),
             plain_format(QUIRE_BF16),
+            quantised(QUIRE_INT8_B16, 8, QUIRE_F16),
             quantised(QUIRE_INT8_B16, 32, QUIRE_F16),
             quantised(QUIRE_INT8_B16, 64, QUIRE_F16),
-            quantised(QUIRE_INT4_B16, 8, QUIRE_F16)};
-}
-
-// With dot products of bfloat16 tiles of any format are of them, but for keys that are of bytes; decode by
-// AMX is not.
-bool has_bfloats(const Case& c, const Target& target) {
-    const int rows = int(c.sequences[0].queries) * c.group(), decoded = std::min(rows, jit::kMaxDecodeRows);
-    jit::RowKey keys{&target, c.key_format, c.D, decoded}, values{&target, c.value_format, c.Dv, decoded};
-    if (rows <= 2 * decoded) set_products(&keys, &values, QUIRE_PRECISION_MEDIUM);
-    return target.bf16 && rows > 8 && keys.tile_digits() == 0;
+            quantised(QUIRE_INT4_B16, 8, QUIRE_F16),
+            quantised(QUIRE_INT4_B16, 32, QUIRE_F16),
+            quantised(QUIRE_INT4_B16, 128, QUIRE_F16)};
 }
 
 // Of those, for processors that are emulated.
@@ -131,55 +38,21 @@ std::vector<quire_format> quick_formats() {
     return {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT4, 32, QUIRE_F16)};
 }
 
-// Cases that ran at a lower precision: float32's error is below 3e-6, that of `high` below 3e-4. And the
-// largest errors, by Data, which quire.h states as seen.
-struct Lower {
-    int high = 0, medium = 0;
-    double of_high[3] = {}, of_medium[3] = {};
-
-    void print() const {
-        const char* const names[] = {"normal", "large channels of the query", "of the values"};
-        for (int data = 0; data < 3; ++data)
-            std::printf("largest added error, %s: high %.2e, medium %.2e\n", names[data], of_high[data],
-                        of_medium[data]);
-    }
-};
-
-void check(const Case& c, const Target& target, Lower* lower) {
-    for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels}) {
-        const double high = error(c, QUIRE_PRECISION_HIGH, data, target);
-        const double medium = error(c, QUIRE_PRECISION_MEDIUM, data, target);
-        const quire_type type = c.key_format.type;
-        const bool is_int4 = type == QUIRE_INT4 || type == QUIRE_Q4_0 || type == QUIRE_INT4_B16;
-        EXPECT_LT(high, data == Data::normal ? 1e-4 : 2.5e-4)
-            << c << " on " << target.name << ", data " << int(data);
-        EXPECT_LT(medium, data == Data::normal ? (is_int4 ? 0.016 : 0.007) : 0.015)
-            << c << " on " << target.name << ", data " << int(data);
-        lower->of_high[int(data)] = std::max(lower->of_high[int(data)], high);
-        lower->of_medium[int(data)] = std::max(lower->of_medium[int(data)], medium);
-        lower->high += high > 3e-6;
-        lower->medium += medium > 3e-4;
-        if (has_bfloats(c, target)) {
-            EXPECT_GT(medium, 5e-4) << c << " on " << target.name << ": not of bfloat16";
-        }
-    }
-}
-
 void check(const std::vector<const Target*>& on, const std::vector<quire_format>& all,
            const std::vector<int>& head_sizes, int64_t queries) {
-    Lower lower;
-    for (const Target* target : on)
-        for (const quire_format& format : all)
-            for (const int head_size : head_sizes)
-                check(usual_case(format, head_size, queries), *target, &lower);
-    lower.print();
+    Seen seen;
+    for (const quire_format& format : all)
+        for (const int head_size : head_sizes)
+            if (format.quant_group <= head_size)
+                check_promises(usual_case(format, head_size, queries), on, &seen);
+    seen.print();
     // Tiles gain nothing by words with AVX-512 without VNNI.
     const bool gains = queries == 1 || std::any_of(on.begin(), on.end(), [](const Target* target) {
                            return target->vnni || target->vector_bits == 256;
                        });
-    EXPECT_EQ(lower.high > 0, gains) << "ran at `high`: " << lower.high;
+    EXPECT_EQ(seen.high > 0, gains) << "ran at `high`: " << seen.high;
     if (queries == 1) {
-        EXPECT_GT(lower.medium, 0) << "none of them ran at `medium`";
+        EXPECT_GT(seen.medium, 0) << "none of them ran at `medium`";
     }
 }
 
@@ -209,6 +82,11 @@ std::vector<Case> few_row_cases() {
     return cases;
 }
 
+// In units of a plain float32 attention's.
+double highest_error(const Case& c, Data data, const Target& target) {
+    return errors_of(c, data, {&target}, {QUIRE_PRECISION_HIGHEST}).of_plain(0);
+}
+
 // With AMX decode takes as many rows.
 const Target& few_target() { return without_tiles(best_target()); }
 
@@ -217,9 +95,9 @@ TEST(NumericsPrecision, QuickFewRows) {
     if (!best_target().vnni || best_target().vector_bits != 512)
         GTEST_SKIP() << best_target().name << " packs all values";
     for (const Target* target : {&best_target(), &few_target()}) {
-        Lower lower;
-        for (const Case& c : few_row_cases()) check(c, *target, &lower);
-        EXPECT_EQ(lower.high, 3 * int(few_row_cases().size()));
+        Seen seen;
+        for (const Case& c : few_row_cases()) check_promises(c, {target}, &seen);
+        EXPECT_EQ(seen.high, 3 * int(few_row_cases().size()));
         if (target == &few_target()) break;
     }
 }
@@ -228,8 +106,8 @@ TEST(NumericsPrecision, QuickFewRows) {
 TEST(NumericsPrecision, HighestOfFewRows) {
     double largest = 0;
     for (const Case& c : few_row_cases())
-        for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels}) {
-            const double share = error(c, QUIRE_PRECISION_HIGHEST, data, few_target()) / plain_error(c, data);
+        for (const Data data : kData) {
+            const double share = highest_error(c, data, few_target());
             EXPECT_LT(share, few_target().vector_bits == 512 ? 0.85 : 1.4) << c << " data " << int(data);
             largest = std::max(largest, share);
         }
@@ -250,12 +128,11 @@ TEST(NumericsPrecision, QuickHighestOfTiles) {
         for (const Data data : {Data::normal, Data::large_query_channels})
             for (const int head_size : {64, 96, 128, 256}) {
                 const Case c = usual_case(format, head_size, 7);
-                const double own = error(c, QUIRE_PRECISION_HIGHEST, data, best_target());
-                const double plain = plain_error(c, data);
                 const jit::RowKey keys{&best_target(), row_format(format), head_size, 0};
                 const bool bytes =
                     key_tile_products(keys, QUIRE_PRECISION_HIGHEST) == jit::Products::three_bytes;
-                EXPECT_LT(own, (bytes ? 0.85 : 1.1) * plain) << c << " data " << int(data);
+                EXPECT_LT(highest_error(c, data, best_target()), bytes ? 0.85 : 1.1)
+                    << c << " data " << int(data);
             }
 }
 
@@ -270,15 +147,15 @@ TEST(NumericsPrecision, QuickHighestOfDecode) {
          {quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT8, 64, QUIRE_F32),
           quantised(QUIRE_INT4, 32, QUIRE_F16), plain_format(QUIRE_Q8_0), plain_format(QUIRE_Q4_0),
           plain_format(QUIRE_IQ4_NL), plain_format(QUIRE_Q5_0), plain_format(QUIRE_Q4_1),
-          plain_format(QUIRE_Q5_1)})
-        for (const Data data : {Data::normal, Data::large_query_channels, Data::large_value_channels})
+          plain_format(QUIRE_Q5_1), quantised(QUIRE_INT8_B16, 32, QUIRE_F16),
+          quantised(QUIRE_INT8_B16, 64, QUIRE_F16), quantised(QUIRE_INT4_B16, 32, QUIRE_F16)})
+        for (const Data data : kData)
             for (const int head_size : {64, 128, 256})
                 for (const int queries : {1, 2, 3, 4}) {
                     const Case c = usual_case(format, head_size, queries);
-                    const double own = error(c, QUIRE_PRECISION_HIGHEST, data, best_target());
-                    const double plain = plain_error(c, data);
-                    EXPECT_LT(own, 0.85 * plain) << c << " data " << int(data);
-                    largest = std::max(largest, own / plain);
+                    const double share = highest_error(c, data, best_target());
+                    EXPECT_LT(share, 0.85) << c << " data " << int(data);
+                    largest = std::max(largest, share);
                 }
     std::printf("largest error of decode at highest: %.2f times a plain float32 attention's\n", largest);
 }

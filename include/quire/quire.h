@@ -213,7 +213,7 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            errors at most twice those of a plain float32 attention
  *   high     over codes of 8, 5 or 4 bits: query and weights are 16-bit words (15 significant bits of the row's, and
  *            of 128 keys' largest), sums are of integers. Adds an RMS error below
- *            1e-4 of the output's RMS on normal data (up to 0.94e-4 seen), below 2.5e-4 where one of 64 channels of
+ *            1e-4 of the output's RMS on normal data (up to 0.96e-4 seen), below 2.5e-4 where one of 64 channels of
  *            the query or of the values is ten times larger (up to 2.4e-4 seen)
  *   medium   over codes of keys the query may be rounded to 8 bits, with a scale for every eight elements (in prefill over
  *            8-bit codes a power of two beside that of the eight next to them), in prefill where the processor has VNNI or
@@ -234,7 +234,7 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            on the targets with bfloat16, all else of
  *            query, keys, values and weights (with AMX all of them) is rounded to bfloat16, whatever the cache's
  *            format, weights before they become 8 bits too: by up to 0.5 %, and so is their sum, of which lse is.
- *            Adds an RMS error below 0.7 % (1.6 % over 4-bit codes) on normal data (0.3 to 0.66 % seen; bfloat16 over a
+ *            Adds an RMS error below 0.7 % (1.6 % over 4-bit codes) on normal data (0.3 to 0.67 % seen; bfloat16 over a
  *            bfloat16 cache 0.23 %), below 1.5 % where one of 64 channels of the query or of the values is ten times
  *            larger (0.3 to 1.4 % seen; bfloat16 0.3 to 0.8 %)
  * (tests/numerics_precision.cc, which prints what it sees) */

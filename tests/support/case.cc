@@ -72,7 +72,7 @@ void Case::fit_to_blocks() {
 std::string Case::name() const {
     std::ostringstream out;
     out << type_name(type) << " k:" << format_name(key_format) << " v:" << format_name(value_format) << " H"
-        << H << " Hk" << Hk << " D" << D << " Dv" << Dv << " SxT";
+        << H << " Hk" << Hk << " D" << D << " Dv" << Dv << (value_in_key ? " in-key" : "") << " SxT";
     for (const Lengths& s : sequences)
         out << (&s == sequences.data() ? ":" : ",") << s.queries << "x" << s.keys;
     for (const Lengths& s : sequences)

@@ -29,6 +29,7 @@ struct Case {
     quire_format key_format = {QUIRE_F32, 0, QUIRE_NONE};
     quire_format value_format = {QUIRE_F32, 0, QUIRE_NONE};
     int H = 1, Hk = 1, D = 64, Dv = 64;
+    bool value_in_key = false;  // as in MLA: a value is the first Dv elements of its key, of one format
     std::vector<Lengths> sequences;
 
     Placement placement = Placement::dense;

@@ -120,7 +120,10 @@ Tensors::Tensors(const Case& c) : spec(c) {
     make_indices();
     make_query();
     make_cache(&key, spec.key_format, spec.D);
-    make_cache(&value, spec.value_format, spec.Dv);
+    if (spec.value_in_key)
+        view_keys();
+    else
+        make_cache(&value, spec.value_format, spec.Dv);
     make_mask();
     make_slopes();
     make_tree();
@@ -278,6 +281,17 @@ void Tensors::make_cache(CacheSide* side, const quire_format& format, int dim) {
     }
 }
 
+// Without buffers of its own, and with the keys' numbers.
+void Tensors::view_keys() {
+    value.format = spec.value_format;
+    value.side = Side::value;
+    value.dim = spec.Dv;
+    value.rows_view = key.rows_view;
+    value.rows_view.shape[2] = spec.Dv;
+    value.scales_view = key.scales_view;
+    if (is_quantised(value.format)) value.scales_view.shape[2] = spec.Dv / value.format.quant_group;
+}
+
 void Tensors::make_outputs() {
     output_view = rows_of_heads(spec.type, spec.n(), spec.H, spec.Dv);
     output = allocate(&output_view);
@@ -326,10 +340,11 @@ quire_attention_args Tensors::args() const {
 }
 
 std::vector<GuardedBuffer*> Tensors::inputs() {
-    std::vector<GuardedBuffer*> all = {&query,       &key.rows,  &value.rows, &seqstarts, &kvstarts,
-                                       &cachestarts, &positions, &key_begin,  &key_end};
+    std::vector<GuardedBuffer*> all = {&query,       &key.rows,  &seqstarts, &kvstarts,
+                                       &cachestarts, &positions, &key_begin, &key_end};
     if (is_quantised(key.format)) all.push_back(&key.scales);
-    if (is_quantised(value.format)) all.push_back(&value.scales);
+    if (!spec.value_in_key) all.push_back(&value.rows);
+    if (!spec.value_in_key && is_quantised(value.format)) all.push_back(&value.scales);
     if (spec.mask_rank != 0) all.push_back(&mask);
     if (spec.has_slopes()) all.push_back(&slopes);
     if (spec.tree) all.push_back(&tree);

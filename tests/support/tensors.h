@@ -37,7 +37,7 @@ class Tensors {
 public:
     explicit Tensors(const Case& c);
 
-    const Case spec;
+    Case spec;  // of which precision alone may still be changed
     CacheSide key, value;
     GuardedBuffer query, mask, tree, sinks, slopes, seqstarts, kvstarts, cachestarts, positions, key_begin,
         key_end, output, lse;
@@ -75,6 +75,7 @@ private:
     void make_indices();
     void make_query();
     void make_cache(CacheSide* side, const quire_format& format, int dim);
+    void view_keys();
     void make_mask();
     void make_mask_row(int64_t token, int h, int64_t b);
     void make_slopes();
