@@ -236,7 +236,8 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            format, weights before they become 8 bits too: by up to 0.5 %, and so is their sum, of which lse is.
  *            Adds an RMS error below 0.7 % (1.6 % over 4-bit codes) on normal data (0.3 to 0.67 % seen; bfloat16 over a
  *            bfloat16 cache 0.23 %), below 1.5 % where one of 64 channels of the query or of the values is ten times
- *            larger (0.3 to 1.4 % seen; bfloat16 0.3 to 0.8 %)
+ *            larger (0.3 to 1.4 % seen; bfloat16 0.3 to 0.8 %); of all outputs of many query rows: with such a
+ *            channel a few keys can have all the weight, and three query rows alone had up to 1.7 %
  * (tests/numerics_precision.cc, which prints what it sees) */
 typedef QUIRE_ENUM(quire_precision) {
     QUIRE_PRECISION_HIGHEST = 0,
