@@ -1,7 +1,7 @@
 // Prefetches of the next blocks of tokens (args.h: NextRows), line by line in the order of memory: from DRAM
-// one stream is faster than two side by side. But on Intel's cores several are faster (jit/prefetch.h): where
-// blocks follow each other, a step asks for a line at each of as many places. And prefetches of a kernel's
-// own blocks once more.
+// one stream is faster than two side by side. But on Intel's cores several are faster (jit/prefetch.h): there
+// a step asks for a line at each of as many places of the list, or of memory where its blocks follow each
+// other. And prefetches of a kernel's own blocks once more.
 #pragma once
 #include "jit/args.h"
 #include "jit/emitter.h"
@@ -27,7 +27,7 @@ public:
                  bytes_of(row_format(key.format).type, key.dim) >= kLine),
           list_(e.gpr("next blocks")),
           line_(e.gpr("next line")),
-          end_(e.gpr("its block's end")),
+          end_(places_ > 1 ? Gpr() : e.gpr("its block's end")),
           ahead_(again_ ? e.gpr("to the block ahead") : Gpr()) {}
 
     // Of so many blocks, what each of `parts` parts asks for, and what is left.
@@ -47,32 +47,28 @@ public:
     void set(const RegExp& next, int begin = 0, int end = kBlocks) {
         const int turns = turns_a_block(begin, end);
         asked_ = turns * turn_share(begin, end).lines;
-        e_.mov(list_, e_.ptr[next + offsetof(NextRows, rows)]);
+        rows_at_ = next + offsetof(NextRows, rows);
+        e_.mov(list_, e_.ptr[rows_at_]);
         near_at_ = next + offsetof(NextRows, near);
         together_at_ = next + offsetof(NextRows, together);
-        begin_block(begin);
-        if (places_ == 1 || begin == 0) return;
-        Label apart;
+        if (places_ == 1) return begin_block(begin);
+        Label apart, done;
         e_.cmp(e_.qword[together_at_], 0);
         e_.je(apart);
-        e_.sub(line_, begin * block_bytes_ - steps(begin) * kLine);
+        e_.mov(line_, e_.ptr[list_]);
+        if (begin > 0) e_.add(line_, steps(begin) * kLine);
+        e_.jmp(done);
         e_.L(apart);
+        if (begin > 0) e_.add(list_, steps(begin) / lines() * kNextBlock);
+        e_.mov(line_, steps(begin) % lines() * kLine);
+        e_.L(done);
     }
 
     // Part `part` of `parts` of a share; where a block ends among its lines, the next one is begun with the
     // next lines.
     void ask(const Share& share, int part = 0, int parts = 1) {
-        const int lines = of(share.lines, part, parts), steps = of(share.steps, part, parts);
-        Label one, done;
-        if (places_ > 1 && lines + steps > 0) {
-            e_.cmp(e_.qword[together_at_], 0);
-            e_.je(one);
-            ask_steps(steps);
-            e_.jmp(done);
-        }
-        e_.L(one);
-        if (lines > 0) ask_lines(lines);
-        e_.L(done);
+        if (places_ > 1) return ask_steps(of(share.steps, part, parts));
+        ask_lines(of(share.lines, part, parts));
     }
 
     // Whether a kernel is to ask again for its own blocks, as Prefetch::again does for rows: of tokens of a
@@ -96,7 +92,7 @@ public:
     }
 
 private:
-    static constexpr int kLine = 64, kBlocks = kBlock / kBlockTokens;
+    static constexpr int kLine = 64, kBlocks = kBlock / kBlockTokens, kNextBlock = 8 * kBlockTokens;
     static constexpr int kAhead = kBlock / 4;  // tokens
 
     // A page of 4 KB or more for each.
@@ -112,11 +108,12 @@ private:
     int steps(int blocks) const { return (blocks * lines() + places_ - 1) / places_; }
 
     void begin_block(int block) {
-        if (block != 0) e_.add(list_, block * 8 * kBlockTokens);
+        if (block != 0) e_.add(list_, block * kNextBlock);
         e_.mov(line_, e_.ptr[list_]);
         e_.lea(end_, e_.ptr[line_ + asked_ * kLine]);
     }
     void ask_lines(int count) {
+        if (count == 0) return;
         Label within;
         e_.cmp(line_, end_);
         e_.jb(within);
@@ -134,12 +131,34 @@ private:
         e_.L(done);
         e_.add(line_, count * kLine);
     }
+    // line_: the first place's next line, or where blocks do not follow each other, how far into its block
+    // each place is. Clobbers rax.
     void ask_steps(int count) {
-        const int apart = kBlocks / places_ * block_bytes_;
+        if (count == 0) return;
+        const int of_place = kBlocks / places_;
+        Label apart, within, done;
+        e_.cmp(e_.qword[together_at_], 0);
+        e_.je(apart);
         for (int i = 0; i < count; ++i)
             for (int place = 0; place < places_; ++place)
-                e_.prefetcht1(e_.ptr[line_ + place * apart + i * kLine]);
-        if (count > 0) e_.add(line_, count * kLine);
+                e_.prefetcht1(e_.ptr[line_ + place * of_place * block_bytes_ + i * kLine]);
+        e_.jmp(done);
+        e_.L(apart);
+        e_.cmp(line_, lines() * kLine);
+        e_.jb(within);
+        e_.xor_(line_, line_);
+        e_.mov(e_.rax, e_.ptr[rows_at_]);
+        e_.add(e_.rax, (of_place - 1) * kNextBlock);
+        e_.cmp(list_, e_.rax);  // steps are rounded up: the last block's are the last
+        e_.jae(within);
+        e_.add(list_, kNextBlock);
+        e_.L(within);
+        for (int place = 0; place < places_; ++place) {
+            e_.mov(e_.rax, e_.ptr[list_ + place * of_place * kNextBlock]);
+            for (int i = 0; i < count; ++i) e_.prefetcht1(e_.ptr[e_.rax + line_ + i * kLine]);
+        }
+        e_.L(done);
+        e_.add(line_, count * kLine);
     }
 
     Emitter& e_;
@@ -148,7 +167,7 @@ private:
     const bool near_;   // lines may go into the first level
     const bool again_;  // and are asked for again
     int asked_ = 0;     // lines of a block
-    RegExp near_at_, together_at_;
+    RegExp rows_at_, near_at_, together_at_;
     const Gpr list_, line_, end_, ahead_;
 };
 
