@@ -170,6 +170,7 @@ Options parse_options(int argc, char** argv) {
         if (extra.rfind("--benchmark_", 0) != 0) refuse(extra + ": unknown; --help lists the options");
         options.google.push_back(extra);
     }
+    if (!pipes.empty() && !options.model) refuse("--pipes " + pipes + ": is of --model, which is not given");
     if (!pipes.empty() && !take_pipes_of(pipes))
         refuse("--pipes " + pipes + ": must be one of " + known_pipes());
     if (options.model) watch_generated_code();

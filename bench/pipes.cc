@@ -38,15 +38,15 @@ std::string pipes_of(int set) {
     return name;
 }
 
+constexpr double kRows = 16;  // of a tile, of 64 bytes each, which all of quire's have
+
 double turns(int bits, int of_a_turn) { return double((bits + of_a_turn - 1) / of_a_turn); }
 
 }  // namespace
 
-// Tiles of 16 rows of 64 bytes, which all of quire's are.
 void Work::add_tile(const std::string& name, double times) {
-    constexpr double kRows = 16;
     instructions_ += times;
-    if (begins_with(name, "tdp")) tile_cycles_ += kRows * times;
+    if (begins_with(name, "tdp")) tiles_ += times;
     if (begins_with(name, "tileload")) loads_ += times, vector_loads_ += kRows * times;
     if (begins_with(name, "tilestore")) stores_ += times, store_turns_ += kRows * times;
 }
@@ -107,7 +107,7 @@ double Work::bound(std::string* by) const {
             if ((other & ~set) == 0) uops += of_set_[other];
         consider(uops / double(__builtin_popcount(unsigned(set))), pipes_of(set));
     }
-    consider(tile_cycles_, "tiles");
+    consider(tiles_ * kRows, "tiles");
     consider(vector_loads_ / processor_.vector_loads, "loads");
     consider(store_turns_ / processor_.stores, "stores");
     consider((loads_ + stores_) / processor_.memory_operations, "loads, stores");
@@ -124,7 +124,7 @@ std::string Work::started() const {
         all += text;
     };
     for (int set = kSets - 1; set > 0; --set) add(of_set_[set], pipes_of(set));
-    add(tile_cycles_ / 16, "tiles");
+    add(tiles_, "tiles");
     return all;
 }
 

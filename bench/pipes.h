@@ -51,7 +51,7 @@ private:
     static constexpr int kSets = 16;  // of four pipes
     const Processor& processor_;
     double of_set_[kSets] = {};  // µops that any pipe of the set can take, and no other
-    double tile_cycles_ = 0;
+    double tiles_ = 0;           // products of them
     double instructions_ = 0, loads_ = 0, vector_loads_ = 0, stores_ = 0, store_turns_ = 0;
 };
 

@@ -39,10 +39,11 @@ bool together(const AskedRows& asked, const RowAddresses& of, const char* const*
     return true;
 }
 jit::NextRows next_keys(const RowAddresses& of, const Asks& asks) {
-    return {of.key, of.key_scale, asks.keys.near, together(asks.keys, of, of.key)};
+    return {of.key, of.key_scale, asks.keys.near, asks.of_places && together(asks.keys, of, of.key)};
 }
 jit::NextRows next_values(const RowAddresses& of, const Asks& asks) {
-    return {of.value, of.value_scale, asks.values.near, together(asks.values, of, of.value)};
+    return {of.value, of.value_scale, asks.values.near,
+            asks.of_places && together(asks.values, of, of.value)};
 }
 
 // Where values are views of keys, PV would ask again for what QK has asked for. So QK by tiles of AMX, which
@@ -76,10 +77,9 @@ const char* const* spread(const char* const* rows, const char** to) {
 // On AMD's cores a line of each page ahead is a gain where little is done with what is read: with up to
 // kRowsByPage query rows, and not of blocks of tokens. On Intel's cores it is one of all that kernels ask for
 // at several places.
-bool asks_by_page(const AttentionPlan& plan, jit::Placement placement, const RowAddresses& next,
-                  const Asks& asks, int64_t rows) {
+bool asks_by_page(jit::Placement placement, const RowAddresses& next, const Asks& asks, int64_t rows) {
     constexpr int64_t kRowsByPage = 2;
-    if (!plan.target->of_intel())
+    if (!asks.of_places)
         return rows <= kRowsByPage && next.side_by_side && placement == jit::Placement::adjacent;
     if (asks.keys.step > 1 && asks.values.step > 1) return true;
     return next.side_by_side && placement != jit::Placement::listed;
@@ -111,6 +111,7 @@ void set_asked_rows(const AttentionPlan& plan, const AttentionProblem& p, Asks* 
     const AttentionSpec& spec = plan.spec;
     asks->keys = asked_rows(*plan.target, spec.key_format, spec.D, p.cache.key.row_stride);
     asks->values = asked_rows(*plan.target, spec.value_format, spec.Dv, p.cache.value.row_stride);
+    asks->of_places = plan.target->of_intel();
     asks->same_rows = spec.key_format == spec.value_format && spec.D == spec.Dv;
 }
 
@@ -121,7 +122,7 @@ BlockAsks::BlockAsks(const AttentionPlan& plan, const AttentionProblem& p, const
       block_(block),
       next_(next),
       placement_(kernels.placement),
-      by_page_(asks_by_page(plan, kernels.placement, next, asks, rows)),
+      by_page_(asks_by_page(kernels.placement, next, asks, rows)),
       of_qk_(asks.same_rows ? next_values(block, asks) : next_keys(next, asks)),
       of_pv_(asks.same_rows ? next_keys(next, asks) : next_values(next, asks)) {
     AskedHalves* const halves = asks.halves;
@@ -129,7 +130,7 @@ BlockAsks::BlockAsks(const AttentionPlan& plan, const AttentionProblem& p, const
         split_next(plan, next, halves);
         of_qk_ = {halves->rows[0], halves->scales[0], asks.keys.near};
         of_pv_ = {halves->rows[1], halves->scales[1], asks.keys.near};
-    } else if (plan.target->of_intel() && asks_in_turns(p.cache, asks, block, next)) {
+    } else if (asks.of_places && asks_in_turns(p.cache, asks, block, next)) {
         of_qk_.rows = spread(of_qk_.rows, halves->rows[0]);
         of_pv_.rows = spread(of_pv_.rows, halves->rows[1]);
     }

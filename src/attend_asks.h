@@ -18,6 +18,7 @@ struct AskedRows {
 struct Asks {
     AskedRows keys, values;
     bool same_rows;
+    bool of_places;       // lines of several places at a time: on Intel's cores (jit/prefetch.h)
     AskedHalves* halves;  // lists that are made for them
 };
 void set_asked_rows(const AttentionPlan& plan, const AttentionProblem& p, Asks* asks);

@@ -73,6 +73,8 @@ def test_pipes_of_another_processor():
 def test_unknown_pipes_are_refused():
     done = bench("--model", "--pipes", "zen9", *SMALL)
     assert done.returncode == 2 and "--pipes zen9: must be one of zen3, zen4, zen5, intel" in done.stderr
+    done = bench("--pipes", "zen4", *SMALL)
+    assert done.returncode == 2 and "--pipes zen4: is of --model, which is not given" in done.stderr
 
 
 PROMPT = "--threads 1 --benchmark_min_time=0.001 --heads 8 --kv-heads 2 --head-dim 16 --cache f32".split()
