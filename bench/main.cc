@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "bench/call.h"
+#include "bench/model_counts.h"
 #include "bench/options.h"
 #include "bench/report.h"
 #include "bench/table.h"
@@ -80,14 +81,18 @@ int main(int argc, char** argv) {
     const bool to_stdout = options.json == "-" || options.csv == "-";
     bench::Table table(to_stdout ? stderr : stdout, options.workloads.size(), width_of(options),
                        options.model);
-    const bool with_model = options.model;
     for (const bench::Workload& workload : options.workloads) {
         const std::string name = workload.name();
-        const std::vector<bench::Workload> beside = bench::beside_of(options.goals, workload);
+        auto turns = std::make_shared<bench::Turns>();
+        turns->workload = workload;
+        turns->beside = bench::beside_of(options.goals, workload);
+        turns->with_model = options.model;
+        if (options.model && !options.goals.empty() && workload.is_cold())
+            turns->near = std::make_unique<bench::Workload>(bench::near_of(workload));
         benchmark::RegisterBenchmark(name.c_str(),
-                                     [workload, beside, name, with_model, &table](benchmark::State& state) {
+                                     [turns, name, &table](benchmark::State& state) {
                                          table.begin(name);
-                                         bench::measure(state, workload, beside, with_model);
+                                         bench::measure(state, *turns);
                                      })
             ->Unit(benchmark::kMillisecond)
             ->UseRealTime();

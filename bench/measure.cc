@@ -155,16 +155,17 @@ private:
 
 }  // namespace
 
-void measure(benchmark::State& state, const Workload& workload, const std::vector<Workload>& beside,
-             bool with_model) {
-    std::vector<Workload> all = beside;
-    all.push_back(workload);
-    if (with_model)
+void measure(benchmark::State& state, const Turns& turns) {
+    std::vector<Workload> all = turns.beside;
+    all.push_back(turns.workload);
+    if (turns.with_model)
         for (const Workload& each : all) model_of(each);
+    if (turns.near) all.push_back(*turns.near);
     keep_caches_of(all);
-    Contestant measured(workload);
+    Contestant measured(turns.workload);
     std::vector<std::unique_ptr<Contestant>> others;
-    for (const Workload& other : beside) others.push_back(std::make_unique<Contestant>(other));
+    for (const Workload& other : turns.beside) others.push_back(std::make_unique<Contestant>(other));
+    if (turns.near) others.push_back(std::make_unique<Contestant>(*turns.near));
     const auto others_turn = [&] {
         for (const auto& other : others) other->take_turn();
     };
@@ -180,8 +181,12 @@ void measure(benchmark::State& state, const Workload& workload, const std::vecto
     }
     Result result = measured.result();
     for (const auto& other : others) result.beside.push_back(other->result());
-    if (with_model) {
-        result.model = model_of(workload);
+    if (turns.near) {
+        result.near_cycles = result.beside.back().cycles;
+        result.beside.pop_back();
+    }
+    if (turns.with_model) {
+        result.model = model_of(turns.workload);
         for (Result& other : result.beside) other.model = model_of(other.workload);
     }
     add_counters(state, result);

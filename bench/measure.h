@@ -27,6 +27,7 @@ struct Result {
     double roofline_share;               // of what quire_run_predict says could be at best
     double memcpy_share;                 // append: time of a memcpy of the new rows / time
     double cycles;                       // decode: of one core, a (token, kv head)
+    double near_cycles;                  // of Turns::near
     quire_prediction predicted;          // with the limits of between the runs
     std::shared_ptr<const Model> model;  // NULL: not asked for
     Limits limits;
@@ -34,9 +35,15 @@ struct Result {
     std::vector<Result> beside;  // of workloads that took turns with this one
 };
 
+// What is measured in turns: Google Benchmark sees the first alone.
+struct Turns {
+    Workload workload;
+    std::vector<Workload> beside;
+    std::unique_ptr<Workload> near;  // near_of(workload), bench/model_counts.h; or NULL
+    bool with_model = false;
+};
+
 // As Google Benchmark wants; the last measurement of a workload counts, because it is called several times.
-// Those of `beside` run in turns with it, and Google Benchmark sees nothing of them.
-void measure(benchmark::State& state, const Workload& workload, const std::vector<Workload>& beside,
-             bool with_model);
+void measure(benchmark::State& state, const Turns& turns);
 
 }  // namespace bench

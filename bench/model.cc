@@ -57,6 +57,13 @@ std::shared_ptr<Model> make_model(const Workload& workload) {
     return model;
 }
 
+// To read the cache, in decode's order where that is measured.
+double memory_seconds(const Result& r) {
+    const Limits& limits = r.limits;
+    return r.workload.cache_bytes() /
+           (limits.pages_bytes_per_s > 0 ? limits.pages_bytes_per_s : limits.read_bytes_per_s);
+}
+
 }  // namespace
 
 std::shared_ptr<const Model> model_of(const Workload& workload) {
@@ -66,14 +73,17 @@ std::shared_ptr<const Model> model_of(const Workload& workload) {
     return model;
 }
 
+double memory_cycles(const Result& r) {
+    const Workload& w = r.workload;
+    return w.is_cold() ? memory_seconds(r) * r.limits.cycles_per_s * w.threads / units_of(w) : 0;
+}
+
 std::unique_ptr<Result> modelled(const Result& r) {
     if (!r.model || !r.model->why_not.empty() || !is_of_this_machine()) return nullptr;
     const Workload& w = r.workload;
     const double threads = r.limits.apart > 0 ? std::min(r.limits.apart, double(w.threads)) : w.threads;
     const double compute = r.model->cycles * units_of(w) / (r.limits.cycles_per_s * threads);
-    const double rate =
-        r.limits.pages_bytes_per_s > 0 ? r.limits.pages_bytes_per_s : r.limits.read_bytes_per_s;
-    const double memory = w.is_cold() ? w.cache_bytes() / rate : 0;
+    const double memory = w.is_cold() ? memory_seconds(r) : 0;
     auto result = std::make_unique<Result>(r);
     result->time_ms = std::max(compute, memory) * 1e3;
     const double faster = r.time_ms / result->time_ms;

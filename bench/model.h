@@ -27,6 +27,9 @@ struct Model {
 // workload once: what was found is kept.
 std::shared_ptr<const Model> model_of(const Workload& workload);
 
+// Cycles that each core has for a unit while memory is read in decode's order; 0: it is not read.
+double memory_cycles(const Result& result);
+
 // What the counts allow: the result as it would be, at the longer of the model's time and of that of reading
 // the cache. NULL: no model, or one of another machine.
 std::unique_ptr<Result> modelled(const Result& result);

@@ -82,6 +82,14 @@ void add_prefill(const Workload& w, std::map<uintptr_t, double>* counts) {
 
 }  // namespace
 
+Workload near_of(const Workload& workload) {
+    constexpr int64_t kKeys = 1024;
+    Workload w = of_one_head(workload);
+    w.kv_len = std::min(w.kv_len, kKeys);
+    w.warm = true;
+    return w;
+}
+
 double units_of(const Workload& w) {
     return w.is_decode() ? double(w.keys_read() * w.kv_heads) : double(w.new_tokens() * w.heads);
 }

@@ -19,6 +19,9 @@ struct UnitCounts {
 // Of one sequence and kv head, by one thread. Takes seconds.
 UnitCounts counts_a_unit(const Workload& workload);
 
+// Decode of as many keys of one kv head as second-level caches hold, by one thread.
+Workload near_of(const Workload& workload);
+
 // Workloads with the same have the same counts.
 std::string counted_name(const Workload& workload);
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 
@@ -31,6 +32,14 @@ std::string fixed(const char* format, double value) {
     char text[32] = "-";
     if (value > 0) std::snprintf(text, sizeof text, format, value);
     return text;
+}
+
+// With models, behind what a goal reached.
+using Counts = std::array<std::string, 5>;
+Counts counts_of(const GoalRow& row, const Result& r) {
+    const double work = r.model && is_of_this_machine() ? r.model->cycles : 0;
+    return {allowed(row, r), fixed("%.1f", r.cycles), fixed("%.1f", r.near_cycles), fixed("%.1f", work),
+            fixed("%.1f", memory_cycles(r))};
 }
 
 }  // namespace
@@ -111,21 +120,22 @@ void Table::print_goals(const std::vector<GoalRow>& goals) {
     size_t words = 0;
     for (const GoalRow& row : goals) words = std::max(words, std::strlen(row.goal->words));
     const auto print = [&](const std::string& issue, const char* goal, const std::string& workload,
-                           const Judgement& j, const std::string& model) {
+                           const Judgement& j, const Counts& counts) {
         std::fprintf(out_, "%5s %-*s %10s %8s", issue.c_str(), int(words), goal, j.wanted.c_str(),
                      j.reached.c_str());
-        if (with_model_) std::fprintf(out_, " %8s", model.c_str());
+        for (const std::string& count : counts)
+            if (with_model_) std::fprintf(out_, " %8s", count.c_str());
         std::fprintf(out_, "  %-37s %-*s  %s\n", j.verdict.c_str(), width_, workload.c_str(), j.ratio);
     };
     Judgement titles = {"wanted", "reached", "verdict"};
     titles.ratio = "ratio";
     std::fprintf(out_, "\n");
-    print("issue", "goal", "workload", titles, "allowed");
+    print("issue", "goal", "workload", titles, {"allowed", "cycles", "near", "work", "memory"});
     for (const GoalRow& row : goals) {
         const Result* const result = row.why_not.empty() ? result_of(row.workload.name()) : nullptr;
         print(std::to_string(row.goal->issue), row.goal->words,
               row.goal->settings ? row.workload.name() : "-", judge(row, result),
-              result ? allowed(row, *result) : "-");
+              result ? counts_of(row, *result) : Counts{"-", "-", "-", "-", "-"});
     }
     std::fflush(out_);
 }

@@ -128,9 +128,11 @@ def test_model_stands_beside_goals(tmp_path):
     written = tmp_path / "out.json"
     done = bench("decode/int8_g32/kv32768/t2", "--model", "--benchmark_min_time=0.001", "--json", written)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^issue goal +wanted +reached +allowed +verdict", done.stdout, re.MULTILINE)
+    titles = r"^issue goal +wanted +reached +allowed +cycles +near +work +memory +verdict"
+    assert re.search(titles, done.stdout, re.MULTILINE)
     result = json.loads(written.read_text())["results"][0]
     line = next(line for line in done.stdout.splitlines() if line.startswith("decode/int8_g32/kv32768/t2 "))
     assert (result["model_ms"] is None) == (line.split()[-1] == "-")
     assert result["model_ms"] is None or result["model_ms"] > 0
+    assert result["near_cycles"] > 0 and (result["work_cycles"] is None or result["memory_cycles"] > 0)
     assert set(Path("/tmp").glob("perf-*.map")) <= before
