@@ -241,15 +241,13 @@ void Run::attend_items(const HeadItems& items, const HeadItems& following, Worke
     }
 }
 
-// Neighbours go to one thread (Schedule::neighbours) as long as there is enough for all.
 Run::Items Run::take(int phase, int threads) {
-    const int64_t items = phase_items(phase), most = phase == kAttend ? schedule_.neighbours() : 1;
+    const int64_t items = phase_items(phase);
     std::atomic<int64_t>& next = next_[phase];
     int64_t begin = next.load(std::memory_order_relaxed), end = 0;
     do {
         if (begin >= items) return {items, items};
-        end = begin + std::clamp<int64_t>((items - begin) / (2 * threads), 1, most);
-        if (phase == kAttend) end = schedule_.stop(begin, end);
+        end = phase == kAttend ? schedule_.take_end(begin, threads) : begin + 1;
     } while (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed));
     return {begin, end};
 }

@@ -48,14 +48,14 @@ int64_t Schedule::first_part(const Sequence& s, const KeyRange& keys) {
     return keys.begin / s.split * s.split;
 }
 
-// Keys of a part, where a sequence of many is to have so many: a state, its merging and what begins a part
-// take 3 to 9 % of one of kDecodeSplit keys, and long sequences keep many threads busy with fewer.
+// Keys of a part, where a sequence of many is to have no fewer: a state, its merging and what begins a part
+// take 3 to 9 % of one of kDecodeSplit keys, and long sequences keep many threads busy with longer ones.
 int64_t Schedule::split_into(int64_t b, int64_t parts) const {
     if (problem_->queries(b) == 0) return kDecodeSplit;  // nothing is cut, and nobody sees a key
     KeyRange keys, all;
     problem_->visible(b, 0, problem_->queries(b) - 1, &keys, &all);
     const int64_t wanted =
-        divide_up(std::max<int64_t>(keys.end - keys.begin, 0), parts * kDecodeSplit) * kDecodeSplit;
+        std::max<int64_t>(keys.end - keys.begin, 0) / (parts * kDecodeSplit) * kDecodeSplit;
     return std::clamp(wanted, kDecodeSplit, kTileSplit);
 }
 
@@ -146,6 +146,11 @@ Schedule::Place Schedule::place(int64_t index) const {
     const int64_t of_a_head = (items_ - by_heads_from_) / kv_heads_, local = index - by_heads_from_;
     const Sequence& s = find(&Sequence::first_item, by_heads_from_ + local % of_a_head * kv_heads_, items_);
     return {s, local / of_a_head, local % of_a_head - (s.first_item - by_heads_from_) / kv_heads_};
+}
+
+int64_t Schedule::take_end(int64_t begin, int threads) const {
+    const int64_t count = std::clamp<int64_t>((items_ - begin) / (2 * threads), 1, neighbours_);
+    return stop(begin, begin + count);
 }
 
 int64_t Schedule::stop(int64_t begin, int64_t end) const {

@@ -54,10 +54,9 @@ public:
     int64_t together(int64_t begin, int64_t end) const;
     // Those, or none: parts are one item.
     HeadItems items(int64_t begin, int64_t end) const;
-    // Items in a row for one thread, at most: parts of a head's keys, or what reads the same rows of the
-    // cache or of queries and outputs, each for another head. Two threads at neighbouring heads would ask
-    // for, and take from each other, lines of what the other writes.
-    int64_t neighbours() const { return neighbours_; }
+    // The end of what one of so many threads takes from `begin` on: neighbours, as long as there is enough
+    // for all.
+    int64_t take_end(int64_t begin, int threads) const;
     // Where a thread that takes items from `begin` on, and could go on until `end`, is to stop: before parts
     // or heads that it would only have the first of.
     int64_t stop(int64_t begin, int64_t end) const;
@@ -98,6 +97,9 @@ private:
 
     const AttentionProblem* problem_ = nullptr;
     int group_ = 1, kv_heads_ = 1;
+    // Items in a row for one thread, at most: parts of a head's keys, or what reads the same rows of the
+    // cache or of queries and outputs, each for another head. Two threads at neighbouring heads would ask
+    // for, and take from each other, lines of what the other writes.
     int64_t neighbours_ = 1;
     std::vector<Sequence> sequences_;  // those of several blocks, then of_one_block_
     std::vector<Sequence> of_one_block_;

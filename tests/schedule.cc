@@ -277,6 +277,67 @@ TEST(Schedule, QuickPartsOfOneVector) {
         }
 }
 
+// When the last of so many threads has ended, if a key of any item takes as long: as Run::share has them take
+// items.
+int64_t last_end(const Schedule& schedule, int threads) {
+    struct Thread {
+        int64_t time = 0, begin = 0, end = 0;  // begin: of what it has taken and not begun
+    };
+    int64_t next = 0, last = 0;
+    const auto take = [&](Thread* t) {
+        t->begin = next;
+        next = t->end = next < schedule.items() ? schedule.take_end(next, threads) : next;
+    };
+    std::vector<Thread> all(static_cast<size_t>(threads));
+    while (true) {  // the first that is free
+        const auto t = std::min_element(all.begin(), all.end(),
+                                        [](const Thread& a, const Thread& b) { return a.time < b.time; });
+        if (t->begin == t->end) take(&*t);
+        if (t->begin == t->end) return last;
+        const int64_t count = schedule.together(t->begin, t->end);
+        const HeadItems items = schedule.items(t->begin, t->begin + count);
+        t->begin += count;
+        t->time += items.count * (items.first.key_end - items.first.key_begin);
+        last = std::max(last, t->time);
+        if (t->begin == t->end && schedule.items() - next >= 4 * threads) take(&*t);
+    }
+}
+
+// Decode is cut so that 2 or 64 threads end together, which changes no bit.
+TEST(Schedule, QuickThreadsEndTogether) {
+    if (!best_target().jit()) GTEST_SKIP() << "NO JIT: its items have no parts";
+    jit::CodeCache cache(size_t(1) << 30);
+    struct Shape {
+        int heads, kv_heads;
+        int64_t batch, keys;
+    };
+    for (const auto& [heads, kv_heads, batch, keys] : {Shape{32, 8, 1, 32768},
+                                                       {8, 8, 1, 32768},
+                                                       {32, 8, 16, 2048},
+                                                       {16, 1, 1, 32768},
+                                                       {64, 8, 1, 131072},
+                                                       {9, 3, 1, 32768}})
+        for (const bool apart : {false, true}) {
+            AttentionSpec spec = usual_spec(kFormats[1]);
+            spec.H = heads, spec.Hk = kv_heads;
+            Cut cut(spec, 1, keys, cache);
+            cut.problem.B = cut.problem.n = batch;
+            cut.problem.cache.page_size = spec.page_size;
+            cut.problem.cache.key.row_stride = apart ? 64 : kv_heads * 64;
+            cut.problem.cache.key.head_stride = apart ? batch * keys * 64 : 64;
+            cut.schedule.build(cut.plan, cut.problem);
+            const int64_t whole = batch * kv_heads * keys;
+            for (const int threads : {1, 2, 3, 4, 8, 16, 32, 64}) {
+                const int64_t even = whole / threads, end = last_end(cut.schedule, threads);
+                EXPECT_GE(end, even);
+                const double most = threads == 3 ? 1.1 : 1.07;  // some have an item more than others
+                EXPECT_LE(double(end), most * double(even))
+                    << heads << "/" << kv_heads << ", " << batch << " x " << keys << ", " << threads
+                    << " threads, apart " << apart;
+            }
+        }
+}
+
 // A sequence of several blocks of rows comes before those of one, whose items keep their order.
 TEST(Schedule, QuickLongSequencesFirst) {
     if (!best_target().jit()) GTEST_SKIP() << "NO JIT: every sequence has a block for each query";
