@@ -48,7 +48,7 @@ class Worker:
             "error": error,
             "cache_bytes": self.prepared.cache_bytes,
             "note": self.prepared.note,
-            "version": version_of(self.module.PACKAGE),
+            "version": self.prepared.version or version_of(self.module.PACKAGE),
         }
 
     def burst(self):

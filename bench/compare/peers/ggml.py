@@ -33,7 +33,8 @@ FUNCTIONS = {
     "ggml_build_forward_expand": (None, [POINTER, POINTER]),
     "ggml_get_data": (POINTER, [POINTER]),
     "ggml_nbytes": (SIZE, [POINTER]),
-    "ggml_quantize_chunk": (SIZE, [INT, POINTER, POINTER, LONG, LONG, LONG, POINTER]),
+    # The last is that of later versions of ik_llama.cpp; others do not look at it.
+    "ggml_quantize_chunk": (SIZE, [INT, POINTER, POINTER, LONG, LONG, LONG, POINTER, POINTER]),
     "ggml_backend_cpu_init": (POINTER, []),
     "ggml_backend_cpu_set_n_threads": (None, [POINTER, INT]),
     "ggml_backend_alloc_ctx_tensors": (POINTER, [POINTER, POINTER]),
@@ -60,7 +61,7 @@ def write(ggml, tensor, kind, data):
         ctypes.memmove(to, rows.ctypes.data, rows.nbytes)
     else:
         rows = np.ascontiguousarray(rows)
-        ggml.ggml_quantize_chunk(kind, rows.ctypes.data, to, 0, *rows.shape, None)
+        ggml.ggml_quantize_chunk(kind, rows.ctypes.data, to, 0, *rows.shape, None, None)
 
 
 def visible(shape, rows, keys):
