@@ -50,20 +50,26 @@ def title_of(shape):
     return f"Prefill: {shape['query_len']} tokens on {shape['kv_len']} keys (their own included, causal)"
 
 
-def markdown(result, picture):
+def head(result):
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    lines = ["# Peers side by side", "", "Written by the command below; not edited by hand.", ""]
-    lines += [f"- machine: {result['machine']}", f"- date: {result['date']}", f"- versions: {versions}"]
+    lines = [f"- machine: {result['machine']}", f"- date: {result['date']}", f"- versions: {versions}"]
     lines += [f"- command: `{result['command']}`"]
     if "load" in result:
         lines.append(f"- load average before it began: {result['load']:.1f}")
-    lines.append("")
+    return [*lines, ""]
+
+
+def markdown(result, picture, closing=()):
+    """`closing`: lines behind the tables."""
+    lines = ["# Peers side by side", "", "Written by the command below; not edited by hand.", ""]
+    lines += head(result)
     for shape in result["shapes"]:
         lines += [f"## {title_of(shape)}", ""]
         if shape is result["shapes"][0]:
             lines += [EXPLAINED.format(threads=result["threads"], **shape), ""]
         lines += [*table_of(shape), ""]
     lines += [
+        *closing,
         "<picture>",
         f'  <source media="(prefers-color-scheme: dark)" srcset="{picture}_dark.png">',
         f'  <img alt="Time of each peer by shape" src="{picture}_light.png">',

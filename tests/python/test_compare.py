@@ -1,5 +1,6 @@
 """./dev compare and ./dev plots: exact results, tables with peers that fail, and that pictures are drawn."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
-from compare import report, shape  # noqa: E402
+from compare import goals, report, shape  # noqa: E402
 
 
 def run(module, *arguments, **environment):
@@ -80,6 +81,61 @@ def test_ik_llama(tmp_path):
     assert done.returncode == 0, done.stderr
     row = json.loads((tmp_path / "small.json").read_text())["shapes"][0]["rows"][1]
     assert "its libggml.so was not built (QUIRE_IK_LLAMA names a checkout of it)" in row["failed"]
+    assert "## Goals" not in done.stdout
+
+
+def test_goals_alone():
+    """Peers that are not there leave goals unmeasured; nothing is written, not even into README.md."""
+    before = (ROOT / "README.md").read_bytes()
+    peers = "quire:int8,openvino:u8"
+    done = run("compare", "--goals", "--peers", peers, "--rounds", "1", PEERS_PYTHON="/usr/bin/false")
+    assert done.returncode == 0, done.stderr
+    said = "not measured: openvino u8: ended with exit code 1: without a word"
+    assert f"| >= 3.00 x |  | {said} | quire int8: " in done.stdout
+    assert "# Peers side by side" not in done.stdout
+    assert (ROOT / "README.md").read_bytes() == before
+
+
+def goal_row(peer, variant, time=None, note="", **fields):
+    measured = {"time_ms": time, "error": 0.01, "note": note} if time else {}
+    return {"peer": peer, "variant": variant, **measured, **fields}
+
+
+def lines_of(*rows, about=goals.SHAPE):
+    lines = goals.lines({"threads": 2, "shapes": [{**dataclasses.asdict(about), "rows": list(rows)}]})
+    return [line for line in lines if line.startswith("| >=")]
+
+
+def test_goals():
+    reached = lines_of(
+        goal_row("quire", "int8, medium", 0.1, "a target; pages of 128"),
+        goal_row("quire", "int4, medium", 0.1, "a target; pages of 128; runs as high"),
+        goal_row("ik_llama.cpp", "q8_0", 0.2196),
+        goal_row("ik_llama.cpp", "q4_0", 0.25),
+        goal_row("torch", "f32", 0.01),
+    )
+    beside = "| quire int8, medium: 0.100 ms, error 1 % | ik_llama.cpp q8_0: 0.220 ms, error 1 % |"
+    assert reached[0] == f"| >= 2.20 x | 2.20 x | reached {beside}"
+    assert reached[1].startswith(
+        "| >= 3.00 x | 2.50 x | missed by 0.50 x (runs as high) | quire int4, medium"
+    )
+    assert len(reached) == 2
+
+
+def test_goals_without_a_side():
+    """A side that failed says why, one that was not asked for is no line, and so is another shape."""
+    single = goal_row("quire", "int4", 0.1)
+    failed = goal_row("openvino", "u4", failed="ended with exit code 1")
+    assert lines_of(single, failed) == [
+        "| >= 3.00 x |  | not measured: openvino u4: ended with exit code 1 "
+        "| quire int4: 0.100 ms, error 1 % | openvino u4: failed |"
+    ]
+    refused = goal_row("quire", "int4", failed="NotImplementedError")
+    (line,) = lines_of(refused, goal_row("openvino", "u4", 1))
+    assert "| not measured: quire int4: NotImplementedError | quire int4: failed |" in line
+    assert lines_of(single) == []
+    assert lines_of(single, failed, about=shape.parse_shape("kv1024")) == []
+    assert ("quire", "int4_b16, medium") in goals.variants() and ("openvino", "u8") in goals.variants()
 
 
 @pytest.mark.parametrize(
