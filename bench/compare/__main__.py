@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import goals, report
 from .peers import NAMES
-from .session import compare
+from .session import busy_processors, compare
 from .shape import parse_shape
 
 SHAPES = "kv32768", "kv4096", "kv1024", "16xkv2048", "256on2048"
@@ -73,6 +73,7 @@ def measured(options, shapes, variants):
         "date": now.strftime("%Y-%m-%d %H:%M UTC"),
         "command": shlex.join(["./dev", "compare", *sys.argv[1:]]),
         "load": os.getloadavg()[0],  # of others: before the first peer
+        "busy": busy_processors(),
         "threads": options.threads,
         "versions": {},
         "shapes": [],
@@ -83,6 +84,7 @@ def measured(options, shapes, variants):
         for row in rows:
             if version := row.pop("version", ""):
                 result["versions"][row["peer"]] = version
+    result["busy"] = max(result["busy"], busy_processors())
     progress("")
     return result
 

@@ -10,6 +10,7 @@ from .shape import Shape
 
 SHAPE = Shape("kv4096", 1, 1, 4096)
 THREADS = 2
+BUSY = 0.3  # processors that others keep busy, from which on nothing is judged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +33,10 @@ GOALS = (
 HEAD = """\
 Issue 5, beside other implementations: one token on {kv_len} keys, H {heads}, Hk {kv_heads}, D {head_dim},
 {threads} threads. *Reached* is the median of the other over that of quire, the call from Python included in
-both. Blocks of tokens (int8_b16, int4_b16) are quire's own format; the issue names none. Where another
-program runs, the threads of ik_llama.cpp, which wait by spinning, may take many times as long."""
+both. Blocks of tokens (int8_b16, int4_b16) are quire's own format; the issue names none."""
+DISTURBED = """
+Other programs kept {busy:.1f} processors busy before or after: threads that wait by spinning, as those of
+ik_llama.cpp, may take many times as long then, and no goal is judged."""
 TABLE = "| wanted | reached | verdict | quire | beside |"
 
 
@@ -47,13 +50,15 @@ def is_about(shape):
     return all(shape[field.name] == getattr(SHAPE, field.name) for field in dataclasses.fields(Shape))
 
 
-def verdict(goal, quire, peer):
-    """(reached, verdict); both in units of the last digit that is printed, as quire_bench's goals."""
+def verdict(goal, quire, peer, busy=0):
+    """(reached, verdict); figures in units of the last digit that is printed, as quire_bench's goals."""
     for row in (quire, peer):
         if "time_ms" not in row:
             why = row.get("failed", "no run")
             return "", f"not measured: {row['peer']} {row['variant']}: {why}"
     reached = round(peer["time_ms"] / quire["time_ms"], 2)
+    if busy >= BUSY:
+        return f"{reached:.2f} x", "not judged: the machine was busy"
     missing = round(goal.wanted - reached, 2)
     text = "reached" if missing <= 0 else f"missed by {missing:.2f} x"
     runs_as = quire["note"].rpartition("; runs as ")
@@ -69,13 +74,15 @@ def lines(result):
     """The section about the goals whose two sides are in the run, in Markdown; none without one."""
     about = [shape for shape in result["shapes"] if is_about(shape)]
     rows = {(row["peer"], row["variant"]): row for shape in about for row in shape["rows"]}
-    table = []
+    table, busy = [], result.get("busy", 0)
     for goal in GOALS:
         pair = [rows.get(key) for key in (("quire", goal.variant), (goal.peer, goal.peer_variant))]
         if None not in pair:
-            cells = f">= {goal.wanted:.2f} x", *verdict(goal, *pair), *map(side, pair)
+            cells = f">= {goal.wanted:.2f} x", *verdict(goal, *pair, busy), *map(side, pair)
             table.append(f"| {' | '.join(cells)} |")
     if not table:
         return []
     head = HEAD.format(threads=result["threads"], **about[0])
+    if busy >= BUSY:
+        head += DISTURBED.format(busy=busy)
     return ["## Goals", "", head, "", TABLE, "|" + " --- |" * TABLE[1:].count("|"), *table, ""]

@@ -62,6 +62,18 @@ class Process:
             self.process.wait()
 
 
+def busy_processors(seconds=0.5):
+    """How many processors all programs together keep busy, while no worker runs: those of others."""
+
+    def ticks():
+        user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().split()[1:8])
+        return user + nice + system + sum(interrupts)
+
+    before = ticks()
+    time.sleep(seconds)
+    return (ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
+
+
 def set_up(shape, variants, threads, exact, progress):
     """(process, row of the table) of each variant; without a process where it failed."""
     started = []

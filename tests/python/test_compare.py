@@ -101,8 +101,10 @@ def goal_row(peer, variant, time=None, note="", **fields):
     return {"peer": peer, "variant": variant, **measured, **fields}
 
 
-def lines_of(*rows, about=goals.SHAPE):
-    lines = goals.lines({"threads": 2, "shapes": [{**dataclasses.asdict(about), "rows": list(rows)}]})
+def lines_of(*rows, about=goals.SHAPE, busy=0):
+    lines = goals.lines(
+        {"threads": 2, "busy": busy, "shapes": [{**dataclasses.asdict(about), "rows": list(rows)}]}
+    )
     return [line for line in lines if line.startswith("| >=")]
 
 
@@ -120,6 +122,12 @@ def test_goals():
         "| >= 3.00 x | 2.50 x | missed by 0.50 x (runs as high) | quire int4, medium"
     )
     assert len(reached) == 2
+
+
+def test_goals_on_a_busy_machine():
+    rows = goal_row("quire", "int8", 0.1), goal_row("openvino", "u8", 5)
+    assert lines_of(*rows, busy=0.1)[0].startswith("| >= 3.00 x | 50.00 x | reached |")
+    assert lines_of(*rows, busy=1)[0].startswith("| >= 3.00 x | 50.00 x | not judged: the machine was busy |")
 
 
 def test_goals_without_a_side():
