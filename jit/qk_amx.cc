@@ -1,6 +1,7 @@
 #include "jit/qk_amx.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "jit/prefetch.h"
@@ -76,7 +77,9 @@ private:
     void emit_round() {
         mov(sums_, ptr[args() + offsetof(QkArgs, numbers)]);
         for_units([&] {
+            begin_tiles();
             for (int set = 0; set < form_.sets(); ++set) emit_tiles(set, set);
+            store_sums();
             next_rows();
             add(sums_, unit_bytes());
         });
@@ -92,9 +95,11 @@ private:
     // More sets than have room, of 16 keys.
     void emit_rounds() {
         mov(sums_, ptr[args() + offsetof(QkArgs, numbers)]);
+        begin_tiles();
         for (int round = 0, set = 0; round < rounds(); ++round) {
             const int end = std::min(form_.sets(), set + sets_together());
             for (int i = set; i < end; ++i) emit_tiles(i, i - set);
+            store_sums();
             for (int i = set; i < end; ++i) emit_scaled(i, i - set);
             set = end;
         }
@@ -128,7 +133,6 @@ private:
 
     // ---- tiles ----
 
-    static Tmm sum(int digit) { return Tmm(digit % 2); }
     int whole() const { return form_.chunks.front().bytes; }
     bool is_whole(const KeyAmx::Chunk& chunk) const { return chunk.bytes == whole(); }
     const KeyAmx::Chunk& chunk_of(int step) const {
@@ -164,15 +168,18 @@ private:
         for (int i = 0; holds_query() && i < int(form_.steps.size()); ++i)
             for (int digit = 0; digit < form_.digits; ++digit) load_query_tile(digit, i);
     }
+    // Sets that share a chunk follow each other.
     void load_keys(int step, int i) {
-        const int at = form_.steps[size_t(step)].chunk;
+        const int at = form_.steps[size_t(step)].chunk, tile = keys_of(step, i).getIdx();
+        if (loaded_[size_t(tile)] == at) return;
+        loaded_[size_t(tile)] = at;
         if (!stages()) rows_.turn(rax);
         const RegExp keys = stages() ? staged_ + at * 64 : rows_.in_turn(0, rax) + chunk_of(step).at;
         tileloadd(keys_of(step, i), ptr[keys + key_bytes_]);
     }
 
-    // Of a set, to the sums of `place`, digit by digit: as tiles of the query are loaded and sums stored,
-    // others are multiplied.
+    // Of a set, to the sums of `place`, digit by digit: as tiles of the query are loaded and the sums before
+    // stored, others are multiplied.
     void emit_tiles(int set, int place) {
         stage("products of set " + std::to_string(set));
         std::vector<int> steps;
@@ -184,16 +191,23 @@ private:
         const bool holds_keys = wholes <= kWhole && count - wholes <= 1;
         for (int i = 0; holds_keys && i < count; ++i) load_keys(steps[size_t(i)], i);
         for (int digit = 0; digit < form_.digits; ++digit) {
-            tilezero(sum(digit));
+            const Tmm sum(1 - stored_.tile);
+            tilezero(sum);
             for (int i = 0; i < count; ++i) {
                 const int step = steps[size_t(i)];
                 if (!holds_keys) load_keys(step, i);
                 if (!holds_query()) load_query_tile(digit, step);
-                tdpbssd(sum(digit), keys_of(step, i), query_of(digit, step));
+                tdpbssd(sum, keys_of(step, i), query_of(digit, step));
             }
-            tilestored(ptr[sums_ + (place * form_.digits + digit) * kTileBytes + lane_bytes_], sum(digit));
+            store_sums();
+            stored_ = {sum.getIdx(), (place * form_.digits + digit) * kTileBytes};
         }
     }
+    void store_sums() {
+        if (stored_.at >= 0) tilestored(ptr[sums_ + stored_.at + lane_bytes_], Tmm(stored_.tile));
+        stored_.at = -1;
+    }
+    void begin_tiles() { loaded_.fill(-1); }
 
     // ---- rows that are not tiles as they lie ----
 
@@ -321,6 +335,11 @@ private:
     // Share `part` of `parts` of what sixteen keys ask for.
     void emit_prefetches(int part, int parts) { prefetch_.some(kAmxRows, part, parts); }
 
+    struct Stored {
+        int tile = 1, at = -1;  // at: of its sums; -1: there is none
+    };
+    Stored stored_;  // is to be
+    std::array<int, kTiles> loaded_{};  // what tiles of keys hold: the chunk
     const RowKey key_;
     Prefetch prefetch_;
     const Gpr query_ = gpr("query"), scales_ = gpr("scales"), count_ = gpr("count"),
