@@ -145,18 +145,21 @@ private:
         }
         return items;
     }
-    // A sum is stored beside the next one's products.
+    // A sum is stored beside the next one's products. What two in a row have in common is loaded once.
     void emit_products(int chunk, int part) {
         stage("products");
         const std::vector<Item> items = items_of(chunk, part);
         const auto store = [&](size_t i) { tilestored(rows_at(numbers_ + items[i].sums), Tmm(int(i % 2))); };
         for (size_t i = 0; i < items.size(); ++i) {
+            const Item &item = items[i], &last = items[i > 0 ? i - 1 : 0];
             const Tmm sum(int(i % 2));
             tilezero(sum);
             for (int step = 0; step < ValueAmx::kSteps; ++step) {
                 const Tmm weights(2 + step), values(4 + step);
-                tileloadd(weights, rows_at(weights_ + items[i].weights + step * form_.step_bytes(part)));
-                tileloadd(values, rows_at(numbers_ + items[i].values + step * form_.tiles_step_bytes()));
+                if (i == 0 || item.weights != last.weights)
+                    tileloadd(weights, rows_at(weights_ + item.weights + step * form_.step_bytes(part)));
+                if (i == 0 || item.values != last.values)
+                    tileloadd(values, rows_at(numbers_ + item.values + step * form_.tiles_step_bytes()));
                 tdpbssd(sum, weights, values);
             }
             if (i > 0) store(i - 1);

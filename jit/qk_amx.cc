@@ -55,7 +55,7 @@ private:
     int sets_together() const { return std::min(form_.sets(), kMostSums / form_.digits); }
     int rounds() const { return (form_.sets() + sets_together() - 1) / sets_together(); }
     int units() const {
-        const int near = kMostSums / (form_.digits * sets_together());
+        const int near = form_.digits * sets_together() < 4 ? 2 : 1;  // more of them take longer
         const int of_staged = stages() ? kMostStaged / (kAmxRows * staged_bytes()) : near;
         return std::max(1, std::min({kBlock / kAmxRows, near, of_staged}));
     }
@@ -338,7 +338,7 @@ private:
     struct Stored {
         int tile = 1, at = -1;  // at: of its sums; -1: there is none
     };
-    Stored stored_;  // is to be
+    Stored stored_;                     // is to be
     std::array<int, kTiles> loaded_{};  // what tiles of keys hold: the chunk
     const RowKey key_;
     Prefetch prefetch_;
