@@ -28,6 +28,7 @@ public:
             clear_rest(part);
             const int behind = form_.kept_groups(part) - 1;
             for (int g = 0; g < form_.groups + behind; ++g) {
+                if (g % groups_awake(rows) == 0) keep_tiles_awake();
                 if (g < form_.groups) {
                     lea(products_, ptr[all_ + form_.products_at(part, g)]);
                     emit_factors(g, rows);
@@ -43,6 +44,15 @@ private:
     static constexpr int kHalfDigits = 0x8080;  // of two
     static constexpr int kHalfOfThree = kHalfDigits << 8 | 0x80;
     int row_bytes() const { return kBlock * 4; }  // of products
+
+    // Groups of so many rows that take some 1500 cycles.
+    static int groups_awake(const Rows& rows) { return std::max(1, 40 / rows.count); }
+    // The first product after 2000 cycles without one takes 1000 more (jit/amx.h), and softmax and weights of
+    // more than a few rows take longer. One of whatever tiles hold costs 200.
+    void keep_tiles_awake() {
+        constexpr int kFewRows = 4;
+        if (key_.rows > kFewRows) tdpbssd(Xbyak::Tmm(0), Xbyak::Tmm(1), Xbyak::Tmm(2));
+    }
 
     bool keeps_products() const override { return true; }
     void keep_product(const Vec& product, const Vec& mask, int row) override {
