@@ -159,8 +159,8 @@ bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_preci
     // At `medium` what is for few rows is no quicker with so many, and reads DRAM worse. (Of larger heads it
     // is quicker.)
     constexpr int kLargest = 128;
-    const bool as_high = precision == QUIRE_PRECISION_HIGH || (keys.rows > kRowsBesideFew && !nibbles &&
-                                                               std::max(keys.dim, values.dim) <= kLargest);
+    const bool as_high = precision == QUIRE_PRECISION_HIGH ||
+                         (keys.rows > kRowsBesideFew && std::max(keys.dim, values.dim) <= kLargest);
     const Cycles& of = precision == QUIRE_PRECISION_HIGHEST ? kHighest : as_high ? kHigh : kMedium;
     const double groups = 64. / scale_group(keys.format) + 64. / scale_group(values.format);
     // Rows of less than a tile's 64 bytes fill it as all do.
