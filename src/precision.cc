@@ -153,15 +153,18 @@ bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_preci
     struct Cycles {
         double of_row, of_group, of_key, of_nibbles;
     };
-    constexpr Cycles kHighest = {10, 1.06, 40, 22}, kHigh = {7.4, 0.77, 30, 30},
+    constexpr Cycles kHighest = {10, 1.06, 40, 22}, kHigh = {7.4, 0.77, 30, 29},
                      kMedium = {3.9, 0.77, 27, 18};
+    // Of more than four rows, which vectors take in two passes.
+    constexpr Cycles kHighestOfMore = {10, 1.06, 28, 22};
     const bool nibbles = is_of_nibbles(keys.format) && is_of_nibbles(values.format);
     // At `medium` what is for few rows is no quicker with so many, and reads DRAM worse. (Of larger heads it
     // is quicker.)
     constexpr int kLargest = 128;
     const bool as_high = precision == QUIRE_PRECISION_HIGH ||
                          (keys.rows > kRowsBesideFew && std::max(keys.dim, values.dim) <= kLargest);
-    const Cycles& of = precision == QUIRE_PRECISION_HIGHEST ? kHighest : as_high ? kHigh : kMedium;
+    const Cycles& highest = keys.rows > 4 ? kHighestOfMore : kHighest;
+    const Cycles& of = precision == QUIRE_PRECISION_HIGHEST ? highest : as_high ? kHigh : kMedium;
     const double groups = 64. / scale_group(keys.format) + 64. / scale_group(values.format);
     // Rows of less than a tile's 64 bytes fill it as all do.
     const double of_head = std::max(1., (nibbles ? 128. : 64.) / std::min(keys.dim, values.dim));
