@@ -314,7 +314,7 @@ TEST(Schedule, QuickThreadsEndTogether) {
     for (const auto& [heads, kv_heads, batch, keys] : {Shape{32, 8, 1, 32768},
                                                        {8, 8, 1, 32768},
                                                        {32, 8, 16, 2048},
-                                                       {16, 1, 1, 32768},
+                                                       {4, 1, 1, 32768},
                                                        {64, 8, 1, 131072},
                                                        {9, 3, 1, 32768}})
         for (const bool apart : {false, true}) {
