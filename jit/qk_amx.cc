@@ -57,7 +57,7 @@ private:
     int units() const {
         const int near = form_.digits * sets_together() < 4 ? 2 : 1;  // more of them take longer
         const int of_staged = stages() ? kMostStaged / (kAmxRows * staged_bytes()) : near;
-        return std::max(1, std::min({kBlock / kAmxRows, near, of_staged}));
+        return std::max(1, std::min(near, of_staged));
     }
     int unit_bytes() const { return sets_together() * form_.digits * kTileBytes; }
 
