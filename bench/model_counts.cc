@@ -86,7 +86,7 @@ Workload near_of(const Workload& workload) {
     constexpr int64_t kNearBytes = 640 << 10;  // of a second-level cache of 1 MB
     Workload w = of_one_head(workload);
     int64_t keys = 256;
-    while (keys < w.kv_len && 2 * keys * w.position_bytes() <= kNearBytes) keys *= 2;
+    while (keys < w.kv_len && 2 * keys * w.position_bytes() * w.kv_heads <= kNearBytes) keys *= 2;
     w.kv_len = std::min(w.kv_len, keys);
     w.warm = true;
     return w;

@@ -19,7 +19,8 @@ struct UnitCounts {
 // Of one sequence and kv head, by one thread. Takes seconds.
 UnitCounts counts_a_unit(const Workload& workload);
 
-// Decode of as many keys of one kv head as second-level caches hold, by one thread.
+// Decode of as many keys of one kv head (where heads interleave, of all) as second-level caches hold, by one
+// thread.
 Workload near_of(const Workload& workload);
 
 // Workloads with the same have the same counts.
