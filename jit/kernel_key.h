@@ -13,7 +13,7 @@ namespace quire::jit {
 // What a kernel's products are of. Floats, and query numbers of three bytes each: precision `highest`; words,
 // and query words of two bytes each, `high`; bytes, scaled words (jit/weights.h), and tiles of bfloat16
 // numbers, `medium`. By tiles of AMX numbers of the query, and weights, of two digits are `high`, of three
-// `highest`.
+// `highest`, beside codes, or of two digits beside codes with their scales (jit/scaled_amx.h).
 enum class Products {
     floats,
     words,
@@ -23,13 +23,21 @@ enum class Products {
     three_bytes,
     scaled_words,
     two_digit_tiles,
-    three_digit_tiles
+    three_digit_tiles,
+    scaled_tiles
 };
 
 inline const char* products_name(Products products) {
-    constexpr const char* kNames[] = {"",         "_words",           "_bytes",
-                                      "_bfloats", "_two_bytes",       "_three_bytes",
-                                      "_scaled",  "_two_digit_tiles", "_three_digit_tiles"};
+    constexpr const char* kNames[] = {"",
+                                      "_words",
+                                      "_bytes",
+                                      "_bfloats",
+                                      "_two_bytes",
+                                      "_three_bytes",
+                                      "_scaled",
+                                      "_two_digit_tiles",
+                                      "_three_digit_tiles",
+                                      "_scaled_tiles"};
     return kNames[int(products)];
 }
 
@@ -74,6 +82,7 @@ struct RowKey {
     int tile_digits() const {
         return products == Products::two_digit_tiles ? 2 : products == Products::three_digit_tiles ? 3 : 0;
     }
+    bool scales_tiles() const { return products == Products::scaled_tiles; }
     // Codes as bytes, and so many for a number of the query; 0: neither.
     int query_bytes() const { return query_bytes_of(products); }
     int vecs() const { return (dim + target->lanes() - 1) / target->lanes(); }

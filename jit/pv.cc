@@ -11,6 +11,7 @@
 #include "jit/pv_runs.h"
 #include "jit/pv_shifts.h"
 #include "jit/row_loader.h"
+#include "jit/scaled_amx.h"
 #include "jit/token_codes.h"
 #include "jit/weights.h"
 #include "jit/weights_amx.h"
@@ -291,6 +292,7 @@ private:
 }  // namespace
 
 Status generate_pv(const RowKey& key, std::vector<uint8_t>* code) {
+    if (key.scales_tiles()) return generate_pv_scaled_amx(key, code);
     if (takes_value_amx(key)) return generate_pv_amx(key, code);
     if (key.products == Products::three_bytes) return generate_pv_fours(key, code);
     if (key.bytes()) return has_value_runs(key) ? generate_pv_runs(key, code) : generate_pv_bytes(key, code);

@@ -7,6 +7,7 @@
 #include "jit/qk_tiles.h"
 #include "jit/qk_words.h"
 #include "jit/row_loader.h"
+#include "jit/scaled_amx.h"
 #include "jit/token_codes.h"
 #include "jit/token_keys.h"
 #include "jit/token_qk.h"
@@ -97,6 +98,7 @@ std::vector<int> query_word_order(const RowKey& key) {
 float query_unit(const RowKey& key) { return takes_tops(key) ? top_unit(key.format) : 1.f; }
 
 Status generate_qk(const RowKey& key, std::vector<uint8_t>* code) {
+    if (key.scales_tiles()) return generate_qk_scaled_amx(key, code);
     if (takes_key_amx(key)) return generate_qk_amx(key, code);
     if (takes_fours(key)) return generate_qk_fours(key, code);
     if (turns_keys(key)) return generate_token_qk(key, code);

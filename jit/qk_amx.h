@@ -19,9 +19,8 @@ static_assert(int64_t(kMostOfGroup) * 128 * (127 * 256 + 128) < int64_t(1) << 31
 // Formats whose rows can be taken like this on the target.
 bool has_key_amx(const quire_format& format, int dim, const Target& target);
 
-inline bool takes_key_amx(const RowKey& key) {
-    return key.tile_digits() > 0 && has_key_amx(key.format, key.dim, *key.target);
-}
+// Of these products, those of jit/scaled_amx.h, too.
+bool takes_key_amx(const RowKey& key);
 
 // What the kernel takes of the query, and how it multiplies.
 //
@@ -29,7 +28,7 @@ inline bool takes_key_amx(const RowKey& key) {
 // at a time is a chunk. Columns of the query's tiles, and so of the sums', are a set of groups of each query
 // row: in a step of another group they are 0. Of a set's chunks each is a step.
 struct KeyAmx {
-    explicit KeyAmx(const RowKey& key);
+    explicit KeyAmx(const RowKey& key);  // of jit/scaled_amx.h, too: as if of one group
 
     struct Chunk {
         int part, at, bytes;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "jit/qk_amx.h"
+#include "jit/scaled_amx.h"
 
 namespace quire::jit {
 
@@ -11,15 +12,20 @@ bool has_key_amx(const quire_format& format, int dim, const Target& target) {
     return dim % of_dword == 0 && format.quant_group <= kMostOfGroup && format.quant_group % of_dword == 0;
 }
 
+bool takes_key_amx(const RowKey& key) {
+    return (key.tile_digits() > 0 && has_key_amx(key.format, key.dim, *key.target)) ||
+           (key.scales_tiles() && has_scaled_amx(key.format, key.dim, *key.target));
+}
+
 KeyAmx::KeyAmx(const RowKey& key)
     : rows(key.rows),
-      digits(key.tile_digits()),
+      digits(key.scales_tiles() ? 2 : key.tile_digits()),
       parts(key.format.type == QUIRE_INT4 ? 2 : 1),
       part_bytes(key.dim / parts),
-      groups(key.groups()),
-      group_bytes(key.format.quant_group / parts) {
+      groups(key.scales_tiles() ? 1 : key.groups()),
+      group_bytes(part_bytes / groups) {
     constexpr int kLanes = 16, kChunk = 64;
-    while (padded_rows < rows) padded_rows *= 2;
+    while (padded_rows < rows || (key.scales_tiles() && padded_rows < kLanes)) padded_rows *= 2;
     while (together < groups && padded_rows * together < kLanes) together *= 2;
     for (int part = 0; part < parts; ++part)
         for (int at = 0; at < part_bytes; at += kChunk)

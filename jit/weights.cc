@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "jit/scaled_amx.h"
 #include "jit/weights_amx.h"
 #include "jit/weights_emitter.h"
 #include "jit/weights_fours.h"
@@ -239,6 +240,7 @@ bool reads_value_scales(const RowKey& values) {
 }
 
 Status generate_weights(const RowKey& values, std::vector<uint8_t>* code) {
+    if (values.scales_tiles()) return generate_weights_scaled_amx(values, code);
     if (takes_value_amx(values)) return generate_weights_amx(values, code);
     if (values.products == Products::three_bytes) return generate_weights_fours(values, code);
     return values.words() || values.bytes() ? Weights(values).finish(code)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "jit/scaled_amx.h"
 #include "jit/weights_digits_emitter.h"
 
 namespace quire::jit {
@@ -40,8 +41,7 @@ public:
     }
 
 private:
-    static constexpr int kFour = 4;             // vectors of a step
-    static constexpr int kHalfDigits = 0x8080;  // of two
+    static constexpr int kFour = 4;  // vectors of a step
     static constexpr int kHalfOfThree = kHalfDigits << 8 | 0x80;
     int row_bytes() const { return kBlock * 4; }  // of products
 
@@ -142,26 +142,6 @@ private:
         return {n[1], n[3], n[2]};
     }
 
-    // The last bit of a number of this size is 1: what is added to it is a word in its lower half.
-    static constexpr float kOfWords = 3 << 22;
-    std::vector<Vec> two_digits(const std::vector<Vec>& n, const Vec& order) {
-        for (size_t i = 0; i < n.size(); i += 2) {
-            vpslld(n[i + 1], n[i + 1], 16);
-            vmovdqu16(n[i + 1] | k1, n[i]);
-            vpshufb(n[i + 1], n[i + 1], order);
-        }
-        vpunpcklqdq(n[0], n[1], n[3]);
-        vpunpckhqdq(n[1], n[1], n[3]);
-        return {n[0], n[1]};
-    }
-    // Of each 128 bits, {a0 b0 a1 b1 ..} of words: {low a, low b, high a, high b}, of four each.
-    std::vector<uint32_t> digits_of_two_fours() const {
-        std::vector<uint32_t> order;
-        for (uint32_t i = 0; i < uint32_t(lanes()); ++i)
-            order.push_back(0x0c080400 + 0x01010101 * (i % 2 * 2 + i % 4 / 2));
-        return order;
-    }
-
     const Gpr products_ = gpr("products");
 };
 
@@ -176,7 +156,10 @@ bool has_value_amx(const RowKey& values) {
     return values.shared_lanes(values.groups()) <= kMostScales;
 }
 
-bool takes_value_amx(const RowKey& values) { return values.tile_digits() > 0 && has_value_amx(values); }
+bool takes_value_amx(const RowKey& values) {
+    return (values.tile_digits() > 0 && has_value_amx(values)) ||
+           (values.scales_tiles() && has_scaled_amx(values.format, values.dim, *values.target));
+}
 
 Status generate_weights_amx(const RowKey& key, std::vector<uint8_t>* code) {
     return WeightsAmx(key).finish(code);

@@ -107,7 +107,7 @@ struct ValueAmx {
 };
 
 bool has_value_amx(const RowKey& values);  // whatever their products
-// Of these products.
+// Of these products, those of jit/scaled_amx.h, too.
 bool takes_value_amx(const RowKey& values);
 
 Status generate_weights_amx(const RowKey& key, std::vector<uint8_t>* code);  // void(const WeightsArgs*)

@@ -111,6 +111,28 @@ protected:
             broadcast(inverse[size_t(r)], ptr[all_ + form_.inverse_at(g, rows.first + r)]);
     }
 
+    // Of two digits, with 128 added to both: a byte is a digit, and 128.
+    static constexpr int kHalfDigits = 0x8080;
+    // The last bit of a number of this size is 1: what is added to it is a word in its lower half.
+    static constexpr float kOfWords = 3 << 22;
+    std::vector<Vec> two_digits(const std::vector<Vec>& n, const Vec& order) {
+        for (size_t i = 0; i < n.size(); i += 2) {
+            vpslld(n[i + 1], n[i + 1], 16);
+            vmovdqu16(n[i + 1] | k1, n[i]);
+            vpshufb(n[i + 1], n[i + 1], order);
+        }
+        vpunpcklqdq(n[0], n[1], n[3]);
+        vpunpckhqdq(n[1], n[1], n[3]);
+        return {n[0], n[1]};
+    }
+    // Of each 128 bits, {a0 b0 a1 b1 ..} of words: {low a, low b, high a, high b}, of four each.
+    std::vector<uint32_t> digits_of_two_fours() const {
+        std::vector<uint32_t> order;
+        for (uint32_t i = 0; i < uint32_t(lanes()); ++i)
+            order.push_back(0x0c080400 + 0x01010101 * (i % 2 * 2 + i % 4 / 2));
+        return order;
+    }
+
     // Of each 128 bits: byte d of the four lanes becomes lane d.
     std::vector<uint32_t> digits_of_four() const {
         std::vector<uint32_t> order;

@@ -5,6 +5,7 @@
 #include "jit/byte_loader.h"
 #include "jit/pack.h"
 #include "jit/qk_amx.h"
+#include "jit/scaled_amx.h"
 #include "jit/weights.h"
 #include "jit/weights_amx.h"
 #include "jit/weights_bytes.h"
@@ -142,6 +143,9 @@ Status fill_attention_plan(const AttentionSpec& spec, const Target& target, jit:
     if (token_block_info(values.format.type))
         plan->weight_stride = std::max(plan->weight_stride, 2 * values.groups());
     plan->decode_rows = most_decode_rows(spec, target);
+    if (lower && jit::has_scaled_amx(values.format, values.dim, target))
+        plan->weight_stride =
+            std::max(plan->weight_stride, jit::ScaledValueAmx::weight_stride(values, plan->decode_rows));
     if (spec.precision == QUIRE_PRECISION_MEDIUM && jit::has_value_bytes(values))
         plan->weight_stride =
             std::max(plan->weight_stride, jit::value_bytes_stride(values, plan->decode_rows));

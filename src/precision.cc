@@ -5,6 +5,7 @@
 #include "jit/args.h"
 #include "jit/qk_amx.h"
 #include "jit/qk_fours.h"
+#include "jit/scaled_amx.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
@@ -171,9 +172,33 @@ bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_preci
     return keys.rows * (of.of_row - groups * of.of_group) > (nibbles ? of.of_nibbles : of.of_key) * of_head;
 }
 
+// Of codes with their scales, which take longer for a key and less for a query row and a group, from so many
+// query rows on (docs/performance/decode-scaled.md); 0: never.
+int least_scaled_rows(const jit::RowKey& keys, const jit::RowKey& values, quire_precision precision) {
+    constexpr int kLarge = 128, kSmall = 80;
+    const int group = std::max(scale_group(keys.format), scale_group(values.format)),
+              dim = std::min(keys.dim, values.dim);
+    const bool medium = precision == QUIRE_PRECISION_MEDIUM;
+    if (group > (dim > kLarge ? 64 : dim > kSmall ? 32 : 16)) return 0;
+    if (group < 16) return medium ? kRowsBesideFew + 1 : 8;
+    return medium && group > 16 ? kRowsBesideFew + 1 : 9;
+}
+
+bool pays_by_scaled(const jit::RowKey& keys, const jit::RowKey& values, quire_precision precision) {
+    if (precision == QUIRE_PRECISION_HIGHEST || !jit::has_scaled_amx(keys.format, keys.dim, *keys.target) ||
+        !jit::has_scaled_amx(values.format, values.dim, *values.target))
+        return false;
+    const int least = least_scaled_rows(keys, values, precision);
+    return least > 0 && keys.rows >= least;
+}
+
 }  // namespace
 
 void set_products(jit::RowKey* keys, jit::RowKey* values, quire_precision precision) {
+    if (pays_by_scaled(*keys, *values, precision)) {
+        keys->products = values->products = jit::Products::scaled_tiles;
+        return;
+    }
     if (pays_by_amx(*keys, *values, precision)) {
         keys->products = values->products = precision == QUIRE_PRECISION_HIGHEST
                                                 ? jit::Products::three_digit_tiles
@@ -280,8 +305,10 @@ namespace {
 
 bool decodes_by_amx(const AttentionSpec& spec, const Target& target, int rows = jit::kMaxDecodeRows) {
     const int most = rows / spec.group() * spec.group();
-    return most > 0 && pays_by_amx({&target, spec.key_format, spec.D, most},
-                                   {&target, spec.value_format, spec.Dv, most}, spec.precision);
+    const jit::RowKey keys{&target, spec.key_format, spec.D, most},
+        values{&target, spec.value_format, spec.Dv, most};
+    return most > 0 &&
+           (pays_by_amx(keys, values, spec.precision) || pays_by_scaled(keys, values, spec.precision));
 }
 
 }  // namespace
@@ -335,7 +362,7 @@ std::string precision_note(const AttentionSpec& spec, const Target& target) {
         std::string high, medium;
         const auto add = [&](jit::Products chosen, const std::string& rows) {
             if (chosen == jit::Products::words || chosen == jit::Products::two_bytes ||
-                chosen == jit::Products::two_digit_tiles)
+                chosen == jit::Products::two_digit_tiles || chosen == jit::Products::scaled_tiles)
                 high += rows + " ";
             if (chosen == jit::Products::bytes || chosen == jit::Products::bfloats ||
                 chosen == jit::Products::scaled_words)

@@ -23,7 +23,7 @@ constexpr Target kTargets[] = {
     {"avx512_vnni_vbmi", 512, true, true, false, false, "with permutations of bytes: Ice Lake and later"},
     {"avx512_vnni_bf16", 512, true, true, true, false, "with bfloat16 dot products: Zen 4 and later"},
     {"avx512_vnni_bf16_amx", 512, true, true, true, true,
-     "with tiles of bfloat16: Sapphire Rapids and later"},
+     "with tiles of bfloat16 and of bytes, and VBMI2: Sapphire Rapids and later"},
 };
 
 struct Features {
@@ -55,12 +55,13 @@ Features detect() {
     found.avx512 = found.avx2 && f && dq && bw && vl && (saved & 0xe6) == 0xe6;
     found.avx512_vnni = found.avx512 && (c >> 11 & 1);
     found.avx512_vbmi = found.avx512_vnni && (c >> 1 & 1);
-    const bool tiles = (d >> 22 & 1) && (d >> 24 & 1) && (d >> 25 & 1) && (saved & 0x60000) == 0x60000;
+    const bool tiles = (d >> 22 & 1) && (d >> 24 & 1) && (d >> 25 & 1) && (saved & 0x60000) == 0x60000,
+               vbmi2 = c >> 6 & 1;
     const uint32_t leaves = a;
     if (leaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
         found.avx_vnni = found.avx2 && (a >> 4 & 1);
         found.avx512_bf16 = found.avx512_vbmi && (a >> 5 & 1);
-        found.amx_bf16 = found.avx512_bf16 && tiles;
+        found.amx_bf16 = found.avx512_bf16 && vbmi2 && tiles;
     }
     return found;
 }

@@ -12,7 +12,7 @@ struct Target {
     bool vnni;        // vpdpbusd at that width
     bool vbmi;        // vpermb, vpermi2b
     bool bf16;        // vdpbf16ps
-    bool amx;         // tiles of bfloat16 numbers, and of bytes
+    bool amx;         // tiles of bfloat16 numbers, and of bytes; vpshrdw
     const char* why;
 
     bool jit() const { return vector_bits != 0; }

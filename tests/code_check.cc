@@ -34,6 +34,7 @@ bool target_has(const Target& target, const std::string& isa) {
     if (target.vnni && (wide ? begins_with(isa, "AVX512_VNNI_") : isa == "AVX_VNNI")) return true;
     if (target.amx && (isa == "AMX_TILE" || isa == "AMX_BF16" || isa == "AMX_INT8")) return true;
     if (target.vbmi && begins_with(isa, "AVX512_VBMI_")) return true;
+    if (target.amx && begins_with(isa, "AVX512_VBMI2_")) return true;
     return target.bf16 && begins_with(isa, "AVX512_BF16_");
 }
 

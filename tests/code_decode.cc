@@ -157,7 +157,8 @@ TEST_F(Decode, RowKernels) {
                             check("decode_weights_of", bytes, jit::generate_weights_bytes);
                         }
                         for (const jit::Products products :
-                             {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles}) {
+                             {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles,
+                              jit::Products::scaled_tiles}) {
                             RowKey amx = key;
                             amx.products = products;
                             if (jit::takes_key_amx(amx)) {

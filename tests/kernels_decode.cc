@@ -44,6 +44,7 @@ TEST(KernelsDecode, EveryShapeOfTiles) {
     if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no AMX";
     check_shapes({&best_target()}, 1, jit::Products::two_digit_tiles);
     check_shapes({&best_target()}, 1, jit::Products::three_digit_tiles);
+    check_shapes({&best_target()}, 1, jit::Products::scaled_tiles);
 }
 TEST(KernelsDecode, QuickShapesOfDigits) {
     if (!jit::has_fours(quantised(QUIRE_INT8, 32, QUIRE_F16), best_target(), 2))
@@ -83,20 +84,24 @@ TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
 // Tiles of AMX, of values: one to four groups in a tile, the same in all tiles of a row or others, whole
 // passes and parts of one.
 TEST(KernelsDecode, EveryRowCountOfTiles) {
-    const std::pair<int, int> of_bytes[] = {{16, 4},   {32, 8},   {48, 48},   {64, 32},  {72, 24}, {80, 16},
-                                            {96, 48},  {96, 12},  {112, 112}, {128, 32}, {128, 8}, {192, 96},
-                                            {192, 12}, {256, 64}, {512, 32},  {576, 576}},
+    const std::pair<int, int> of_bytes[] = {{16, 4},    {32, 8},   {48, 48},  {64, 32},   {72, 24},
+                                            {80, 16},   {96, 48},  {96, 12},  {112, 112}, {128, 32},
+                                            {128, 8},   {192, 96}, {192, 12}, {256, 64},  {512, 32},
+                                            {576, 576}, {128, 16}, {576, 32}, {320, 8}},
                               of_nibbles[] = {{32, 8},   {64, 32},   {96, 24},   {128, 32}, {128, 8},
-                                              {160, 80}, {192, 192}, {224, 112}, {256, 32}, {512, 64}};
+                                              {160, 80}, {192, 192}, {224, 112}, {256, 32}, {512, 64},
+                                              {128, 16}, {576, 64},  {320, 8}};
     bool any = false;
     const auto check = [&](const Target* target, quire_type type, int dim, int group) {
         for (int rows = 1; rows <= jit::kMaxDecodeRows; ++rows) {
             const RowShape shape = {quantised(type, group, rows % 2 ? QUIRE_F16 : QUIRE_F32), dim};
-            if (!jit::has_value_amx({target, shape.format, dim, rows})) continue;
-            any = true;
             for (const jit::Products products :
-                 {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles})
+                 {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles,
+                  jit::Products::scaled_tiles}) {
+                if (!jit::takes_value_amx({target, shape.format, dim, rows, products})) continue;
+                any = true;
                 check_decode({target, shape, shape, rows, {}, products});
+            }
         }
     };
     for (const Target* target : jit_targets()) {

@@ -71,7 +71,7 @@ void for_each_key(const Check& check) {
     int count = 0;
     for (const RowShape& shape : row_shapes())
         for (const jit::Products products :
-             {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles})
+             {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles, jit::Products::scaled_tiles})
             for (const int rows : {1, 3, 4, 16}) {
                 if (!can_be(shape, best_target(), products)) continue;
                 const jit::RowKey key{&best_target(), shape.format, shape.dim, rows, products};

@@ -6,6 +6,7 @@
 
 #include "src/precision.h"
 #include "tests/support/added_error.h"
+#include "tests/support/kernel_rows.h"
 
 namespace quire::test {
 namespace {
@@ -72,7 +73,7 @@ bool is_of_amx(const Case& c) {
         jit::RowKey keys{&best_target(), c.key_format, c.D, rows},
             values{&best_target(), c.value_format, c.Dv, rows};
         set_products(&keys, &values, precision);
-        if (keys.tile_digits() > 0) return true;
+        if (is_of_tiles(keys.products)) return true;
     }
     return false;
 }

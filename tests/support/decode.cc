@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "jit/qk_fours.h"
+#include "jit/scaled_amx.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
 #include "jit/weights_amx.h"
@@ -33,7 +34,8 @@ jit::RowKey value_key(const DecodeSetup& setup) {
     jit::RowKey key{setup.target, setup.values.format, setup.values.dim, setup.rows};
     const bool of_digits = setup.products == jit::Products::three_bytes;
     if (is_of_tiles(setup.products)) {
-        if (jit::has_value_amx(key)) key.products = setup.products;
+        key.products = setup.products;
+        if (!jit::takes_value_amx(key)) key.products = jit::Products::floats;
         return key;
     }
     if (of_digits && jit::has_value_fours(key)) key.products = setup.products;
@@ -96,7 +98,8 @@ public:
     // Against double; `tolerance` is far above rounding and far below any mistake.
     void check(const Result& result) const {
         const bool words = key_.words() || value_.words() || key_.products == jit::Products::two_bytes ||
-                           setup_.products == jit::Products::two_digit_tiles;
+                           setup_.products == jit::Products::two_digit_tiles ||
+                           setup_.products == jit::Products::scaled_tiles;
         // Scaled words have 12 bits. Bytes: of the rounded query.
         const double tolerance = value_.scales_words() ? 1e-3 : words ? 5e-4 : 2e-5;
         const auto* output = reinterpret_cast<const float*>(result.output.data());
@@ -226,6 +229,7 @@ private:
         const bool folded = tokens && jit::token_weights_fold(value_),
                    digits = value_.products == jit::Products::three_bytes;
         const int stride = value_.bytes()                 ? jit::value_bytes_stride(value_, int(R))
+                           : value_.scales_tiles()        ? jit::ScaledValueAmx::weight_stride(value_, int(R))
                            : jit::takes_value_amx(value_) ? jit::ValueAmx::weight_stride(value_)
                            : digits                       ? jit::ValueFours::weight_stride(value_)
                            : value_.scales_words()        ? jit::ScaledWords::weight_stride(value_, int(R))

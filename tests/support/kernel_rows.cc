@@ -5,6 +5,7 @@
 #include "jit/byte_loader.h"
 #include "jit/qk_amx.h"
 #include "jit/qk_fours.h"
+#include "jit/scaled_amx.h"
 #include "jit/tile_bytes.h"
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
@@ -184,12 +185,14 @@ bool can_be_words(const quire_format& format) {
 }
 
 bool is_of_tiles(jit::Products products) {
-    return products == jit::Products::two_digit_tiles || products == jit::Products::three_digit_tiles;
+    return products == jit::Products::two_digit_tiles || products == jit::Products::three_digit_tiles ||
+           products == jit::Products::scaled_tiles;
 }
 
 bool can_be(const RowShape& shape, const Target& target, jit::Products products) {
     if (products == jit::Products::scaled_words)
         return jit::has_scaled_words({&target, shape.format, shape.dim, 0});
+    if (products == jit::Products::scaled_tiles) return jit::has_scaled_amx(shape.format, shape.dim, target);
     if (is_of_tiles(products)) return jit::has_key_amx(shape.format, shape.dim, target);
     const bool of_bytes = products != jit::Products::floats && products != jit::Products::words;
     const int digits = jit::RowKey{&target, shape.format, shape.dim, 0, products}.query_bytes();

@@ -202,7 +202,7 @@ RoundedQuery to_amx(const jit::RowKey& key, int rows, float* query, Flush flush)
         factors.push_back(factor / float(codes));
         for (int d = 0; d < key.dim; ++d) {
             const int word = int(std::lrint(row[d] / factor)), part = d % form.parts, at = d / form.parts;
-            const int group = d / key.format.quant_group;
+            const int group = at / form.group_bytes;
             row[d] = float(word) * factor;
             for (int i = 0; i < int(form.steps.size()); ++i) {
                 const jit::KeyAmx::Chunk& chunk = form.chunks[size_t(form.steps[size_t(i)].chunk)];
