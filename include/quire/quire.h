@@ -212,7 +212,8 @@ QUIRE_API quire_status quire_run_predict(const quire_run *run, const quire_limit
  *            largest number, and in decode, with VBMI too, of the largest weight of 128 keys and a group):
  *            errors at most twice those of a plain float32 attention
  *   high     over codes of 8, 5 or 4 bits: query and weights are 16-bit words (15 significant bits of the row's, and
- *            of 128 keys' largest), sums are of integers. Adds an RMS error below
+ *            of 128 keys' largest), sums are of integers (by AMX with many query rows codes times scales have 16
+ *            bits, too, of their row's largest). Adds an RMS error below
  *            1e-4 of the output's RMS on normal data (up to 0.96e-4 seen), below 2.5e-4 where one of 64 channels of
  *            the query or of the values is ten times larger (up to 2.4e-4 seen)
  *   medium   over codes of keys the query may be rounded to 8 bits, with a scale for every eight elements (in prefill over
