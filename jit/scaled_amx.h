@@ -77,7 +77,7 @@ private:
     void turn_odd_rows(const Vec& top, const Vec& inverse, int first, int lanes_of_row);
     void make(const Vec& share, const Vec& inverse);
     void store_twice(const Vec& share, const RegExp& to);
-    // a, b: shares of rows 0 and 2, or 1 and 3. a is lost.
+    // Shares of rows 0 and 2, or of 1 and 3, side by side, in place of the second's.
     void join(const Vec& of_second, const Vec& of_first);
 
     Emitter& e_;
