@@ -91,8 +91,14 @@ TEST(AttentionMerge, QuickNoElements) {
                        of_a = quire_tensor_of(a, QUIRE_F32, 2, shape),
                        of_b = quire_tensor_of(b, QUIRE_F32, 2, shape),
                        of_both = quire_tensor_of(merged, QUIRE_F32, 2, shape);
-    EXPECT_EQ(quire_merge_states(nullptr, &none, &of_a, &none, &of_b, &none, &of_both), QUIRE_OK);
-    for (const float lse : merged) EXPECT_EQ(lse, std::log(2.f));
+    quire_tensor far = none;  // an empty tensor's strides and data mean nothing
+    far.data = a;
+    far.strides[0] = far.strides[1] = INT64_MAX;
+    for (const quire_tensor& output : {none, far}) {
+        EXPECT_EQ(quire_merge_states(nullptr, &none, &of_a, &far, &of_b, &output, &of_both), QUIRE_OK);
+        for (const float lse : merged) EXPECT_EQ(lse, std::log(2.f));
+        std::fill_n(merged, 6, 0.f);
+    }
 }
 
 }  // namespace

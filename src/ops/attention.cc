@@ -35,11 +35,6 @@ Status check_output(const char* name, const quire_tensor* t, quire_type type, co
     return check_contiguous(name, *t);
 }
 
-char* row_of(const quire_tensor& t, int64_t i, int64_t h) {
-    if (t.data == nullptr) return nullptr;  // no elements
-    return static_cast<char*>(t.data) + (i * t.strides[0] + h * t.strides[1]) * type_bits(t.type) / 8;
-}
-
 }  // namespace
 
 Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, const quire_tensor* output_b,
@@ -63,15 +58,18 @@ Status merge_states(const quire_tensor* output_a, const quire_tensor* lse_a, con
         QUIRE_TRY(check_written("lse", *lse));
     }
     if (H == 0 || (Dv == 0 && lse == nullptr)) return {};  // nothing is written, whatever n
+    // By views: where Dv is 0, the strides of the outputs mean nothing.
+    const RowView rows_a = row_view(*output_a, false), rows_b = row_view(*output_b, false),
+                  rows = row_view(*output, false), lses_a = row_view(*lse_a, false),
+                  lses_b = row_view(*lse_b, false), lses = lse ? row_view(*lse, false) : RowView{};
     FloatEnvironment environment;
     for (int64_t i = 0; i < n; ++i) {
         for (int64_t h = 0; h < H; ++h) {
-            const float a = load_number(QUIRE_F32, row_of(*lse_a, i, h), 0),
-                        b = load_number(QUIRE_F32, row_of(*lse_b, i, h), 0);
+            const float a = load_number(QUIRE_F32, lses_a.at(i, h), 0),
+                        b = load_number(QUIRE_F32, lses_b.at(i, h), 0);
             float merged = 0;
-            merge_rows(type, int(Dv), row_of(*output_a, i, h), a, row_of(*output_b, i, h), b,
-                       row_of(*output, i, h), &merged);
-            if (lse != nullptr) store_number(QUIRE_F32, row_of(*lse, i, h), 0, merged);
+            merge_rows(type, int(Dv), rows_a.at(i, h), a, rows_b.at(i, h), b, rows.at(i, h), &merged);
+            if (lse != nullptr) store_number(QUIRE_F32, lses.at(i, h), 0, merged);
         }
     }
     return {};
