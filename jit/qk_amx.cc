@@ -7,6 +7,7 @@
 #include "jit/prefetch.h"
 #include "jit/qk_amx_scores.h"
 #include "jit/row_list.h"
+#include "src/half.h"
 
 namespace quire::jit {
 namespace {
@@ -33,7 +34,10 @@ public:
         if (!form_.is_standard()) ldtilecfg(constant(config()));
         load_query();
         clean_scales();
-        vmovups(times_256_ = vec("a byte up"), constant(byte_up()));
+        if (form_.mixed.empty())
+            vmovups(times_256_ = vec("a byte up"), constant(byte_up()));
+        else
+            vmovups(digit_weights_ = vec("weights of digits"), constant(digit_weights()));
         Label each;
         L(each);
         if (stages()) emit_stage();
@@ -52,14 +56,14 @@ private:
     static constexpr int kMostSums = 8;  // tiles: a quarter of the first-level cache
 
     // Of so many sets at a time, as often, and of so many times 16 keys.
-    int sets_together() const { return std::min(form_.sets(), kMostSums / form_.digits); }
+    int sets_together() const { return std::min(form_.sets(), kMostSums / form_.planes()); }
     int rounds() const { return (form_.sets() + sets_together() - 1) / sets_together(); }
     int units() const {
-        const int near = form_.digits * sets_together() < 4 ? 2 : 1;  // more of them take longer
+        const int near = form_.planes() * sets_together() < 4 ? 2 : 1;  // more of them take longer
         const int of_staged = stages() ? kMostStaged / (kAmxRows * staged_bytes()) : near;
         return std::max(1, std::min(near, of_staged));
     }
-    int unit_bytes() const { return sets_together() * form_.digits * kTileBytes; }
+    int unit_bytes() const { return sets_together() * form_.planes() * kTileBytes; }
 
     // body() for each 16 of these keys.
     template <typename Body>
@@ -86,7 +90,8 @@ private:
         mov(sums_, ptr[args() + offsetof(QkArgs, numbers)]);
         for_units([&] {
             prefetch_keys();
-            for (int set = 0; set < form_.sets(); ++set) emit_scaled(set, set);
+            if (!form_.mixed.empty()) emit_mixed();
+            for (int set = 0; form_.mixed.empty() && set < form_.sets(); ++set) emit_scaled(set, set);
             emit_scores(acc_);
             add(sums_, unit_bytes());
             next_scores();
@@ -126,6 +131,12 @@ private:
         mov(lane_bytes_, form_.lane_bytes());
         if (!stages()) return;
         if (form_.parts == 2) vmovups(upper_ = vec("upper nibbles"), splat_bits(0xf0f0f0f0));
+        if (form_.joins_parts) {
+            std::vector<uint32_t> shifts(16, 0);
+            std::fill_n(shifts.begin(), 8, 0x00040004);
+            vmovups(lower_up_ = vec("shifts of nibbles"), constant(shifts));
+            return;
+        }
         if (rest() == 64) return;
         mov(rax, (uint64_t(1) << rest()) - 1);
         kmovq(rest_, rax);
@@ -145,12 +156,16 @@ private:
     int first_of_query() const { return has_rest() ? kRest + 2 : kRest; }
     // The query stays in tiles where there are enough.
     bool holds_query() const {
-        return !has_rest() && first_of_query() + form_.digits * int(form_.steps.size()) <= kTiles;
+        return !has_rest() && first_of_query() + form_.planes() * int(form_.steps.size()) <= kTiles;
     }
-    Tmm keys_of(int step, int i) const { return Tmm(is_whole(chunk_of(step)) ? kKeys + i % kWhole : kRest); }
-    Tmm query_of(int digit, int step) const {
+    // i: of the steps of a set. Sets of mixed digits follow each other over the same chunks.
+    Tmm keys_of(int step, int i) const {
+        const int at = form_.mixed.empty() ? i : form_.steps[size_t(step)].chunk;
+        return Tmm(is_whole(chunk_of(step)) ? kKeys + at % kWhole : kRest);
+    }
+    Tmm query_of(int plane, int step) const {
         if (!is_whole(chunk_of(step))) return Tmm(kRest + 1);
-        const int count = kTiles - first_of_query(), at = digit * int(form_.steps.size()) + step;
+        const int count = kTiles - first_of_query(), at = plane * int(form_.steps.size()) + step;
         return Tmm(first_of_query() + at % count);
     }
     std::vector<uint32_t> config() const {
@@ -161,12 +176,12 @@ private:
         shapes.resize(kTiles, {whole() / 4, lanes});
         return tile_config(shapes);
     }
-    void load_query_tile(int digit, int step) {
-        tileloadd(query_of(digit, step), ptr[query_ + form_.tile_at(digit, step) + lane_bytes_]);
+    void load_query_tile(int plane, int step) {
+        tileloadd(query_of(plane, step), ptr[query_ + form_.tile_at(plane, step) + lane_bytes_]);
     }
     void load_query() {
         for (int i = 0; holds_query() && i < int(form_.steps.size()); ++i)
-            for (int digit = 0; digit < form_.digits; ++digit) load_query_tile(digit, i);
+            for (int plane = 0; plane < form_.planes(); ++plane) load_query_tile(plane, i);
     }
     // Sets that share a chunk follow each other.
     void load_keys(int step, int i) {
@@ -190,17 +205,17 @@ private:
             std::count_if(steps.begin(), steps.end(), [&](int i) { return is_whole(chunk_of(i)); });
         const bool holds_keys = wholes <= kWhole && count - wholes <= 1;
         for (int i = 0; holds_keys && i < count; ++i) load_keys(steps[size_t(i)], i);
-        for (int digit = 0; digit < form_.digits; ++digit) {
+        for (int plane = 0; plane < form_.planes(); ++plane) {
             const Tmm sum(1 - stored_.tile);
             tilezero(sum);
             for (int i = 0; i < count; ++i) {
                 const int step = steps[size_t(i)];
                 if (!holds_keys) load_keys(step, i);
-                if (!holds_query()) load_query_tile(digit, step);
-                tdpbssd(sum, keys_of(step, i), query_of(digit, step));
+                if (!holds_query()) load_query_tile(plane, step);
+                tdpbssd(sum, keys_of(step, i), query_of(plane, step));
             }
             store_sums();
-            stored_ = {sum.getIdx(), (place * form_.digits + digit) * kTileBytes};
+            stored_ = {sum.getIdx(), (place * form_.planes() + plane) * kTileBytes};
         }
     }
     void store_sums() {
@@ -230,6 +245,7 @@ private:
         add(sums_, kAmxRows * staged_bytes());
     }
     void stage_row(int key) {
+        if (form_.joins_parts) return stage_joined(key);
         const int of_part = int(form_.chunks.size()) / form_.parts;
         Temp v(*this, "codes"), low(*this, "low nibbles");
         const RegExp row = rows_.in_turn(key, rax);
@@ -245,6 +261,18 @@ private:
                 vmovups(ptr[at], *low);
             }
             vmovups(ptr[at + (form_.parts - 1) * of_part * 64], *v);
+        }
+    }
+
+    // Of the same 32 bytes even elements and, 32 bytes behind them, odd ones.
+    void stage_joined(int key) {
+        Temp v(*this, "codes");
+        const RegExp row = rows_.in_turn(key, rax);
+        for (size_t i = 0; i < form_.chunks.size(); ++i) {
+            vbroadcasti64x4(z(v), ptr[row + form_.chunks[i].at]);
+            vpsllvw(z(v), z(v), z(lower_up_));
+            vpandd(v, v, upper_);
+            vmovups(ptr[sums_ + key * staged_bytes() + int(i) * 64], *v);
         }
     }
 
@@ -277,6 +305,36 @@ private:
             set == 0 ? vmulps(acc_[size_t(v)], total, *scale) : vfmadd231ps(acc_[size_t(v)], total, *scale);
         }
     }
+    // Where digits stand side by side each is scaled as a sum of its own, and then by what it weighs: the
+    // lowest, which may have sets for itself, weighs 1.
+    void emit_mixed() {
+        stage("sums");
+        acc_ = vecs("acc", vectors());
+        Temp sum(*this, "sum"), scale(*this, "scale");
+        const int sets = form_.sets();
+        for (int v = 0; v < vectors(); ++v) {
+            constexpr int kAsks = 4;
+            if (v * kAsks % vectors() < kAsks) emit_prefetches(v * kAsks / vectors(), kAsks);
+            const Vec& acc = acc_[size_t(v)];
+            for (int i = 0; i < sets; ++i) {
+                const KeyAmx::Set& set = form_.mixed[size_t(i)];
+                repeat(scale, scales_ + (v * key_.scales_stride() + set.group) * 4, set.groups);
+                vcvtdq2ps(sum, ptr[sums_ + i * kTileBytes + v * vec_bytes()]);
+                i == 0 ? vmulps(acc, sum, *scale) : vfmadd231ps(acc, sum, *scale);
+                const bool last = i + 1 == sets || form_.mixed[size_t(i) + 1].digit > 0;
+                if (last && set.digit == 0) vmulps(acc, acc, digit_weights_);
+            }
+        }
+    }
+    std::vector<uint32_t> digit_weights() const {
+        const KeyAmx::Set& set = form_.mixed.front();
+        std::vector<uint32_t> weights;
+        for (int lane = 0; lane < lanes(); ++lane) {
+            const int digit = lane % form_.together / set.groups;
+            weights.push_back(float_bits(digit < set.digits ? float(1 << 8 * (form_.digits - 1 - digit)) : 1.f));
+        }
+        return weights;
+    }
     static std::vector<uint32_t> byte_up() {
         std::vector<uint32_t> order;
         for (uint32_t lane = 0; lane < 16; ++lane) order.push_back(0x02010080 + 0x04040400 * (lane % 4));
@@ -300,7 +358,7 @@ private:
             load_every_second(v, at);
             return;
         }
-        if (keys_a_vector() == 1 && first + form_.together <= form_.groups) return repeat(v, at);
+        if (keys_a_vector() == 1 && first + form_.together <= form_.groups) return repeat(v, at, form_.together);
         std::vector<int> index;
         for (int lane = 0; lane < lanes(); ++lane) {
             const int group = std::min(lane % form_.together, form_.groups - 1 - first);
@@ -309,8 +367,8 @@ private:
         load_lanes(v, at, index);
     }
     // A set's scales, as often as there are query rows.
-    void repeat(const Vec& v, const RegExp& at) {
-        switch (form_.together) {
+    void repeat(const Vec& v, const RegExp& at, int groups) {
+        switch (groups) {
             case 1: return broadcast(v, ptr[at]);
             case 2: return vpbroadcastq(z(v), ptr[at]);
             case 4: return vbroadcastf32x4(z(v), ptr[at]);
@@ -348,7 +406,7 @@ private:
     RowList rows_{*this, key_, key_.row_bytes(), "rows"};
     const Gpr staged_ = stages() ? gpr("staged") : Gpr();
     const Xbyak::Opmask rest_{3};  // bytes of the last chunk
-    Vec upper_, times_256_;
+    Vec upper_, lower_up_, times_256_, digit_weights_;
     std::vector<Vec> acc_;
 };
 

@@ -27,6 +27,10 @@ bool takes_key_amx(const RowKey& key);
 // A key row is `parts` parts of bytes: of nibbles even elements, then odd ones. What a tile takes of a part
 // at a time is a chunk. Columns of the query's tiles, and so of the sums', are a set of groups of each query
 // row: in a step of another group they are 0. Of a set's chunks each is a step.
+//
+// Digits have planes of their own: as many products of each step, and sums of each set. Where query rows are
+// few, digits stand side by side instead (`mixed`): then columns are pairs of a digit and a group, and there
+// is one plane. A chunk is then of both parts of nibbles (`joins_parts`), so that it has few groups.
 struct KeyAmx {
     explicit KeyAmx(const RowKey& key);  // of jit/scaled_amx.h, too: as if of one group
 
@@ -36,28 +40,58 @@ struct KeyAmx {
     struct Step {
         int set, chunk;
     };
+    struct Set {  // these groups of the first digit, then of the next one ...
+        int digit, digits, group, groups;
+    };
+    struct Column {
+        int at, digit;  // of a row's columns; digit: from the plane's on
+    };
 
     int rows, digits, parts, part_bytes, groups, group_bytes;  // of a part
     int padded_rows = 1, together = 1;                         // powers of two
+    std::vector<Set> mixed;                                    // empty: digits have planes
+    bool joins_parts = false;
     std::vector<Chunk> chunks;
     std::vector<Step> steps;
 
+    int planes() const { return mixed.empty() ? digits : 1; }
     int lanes() const { return padded_rows * together; }  // of a key's sums: [query row][group of the set]
     int lane_bytes() const { return 4 * lanes(); }
     // Whether all tiles are of 16 rows of 64 bytes (jit/amx.h).
-    bool is_standard() const { return lanes() == 16 && part_bytes % 64 == 0; }
-    int sets() const { return (groups + together - 1) / together; }
-    int group_of(const Chunk& chunk, int byte) const { return (chunk.at + byte) / group_bytes; }
+    bool is_standard() const { return lanes() == 16 && chunks.back().bytes == 64; }
+    int sets() const { return mixed.empty() ? (groups + together - 1) / together : int(mixed.size()); }
+    // Of a byte of a chunk: in which part, and where in that.
+    int part_of(const Chunk& chunk, int byte) const {
+        return joins_parts ? byte / (chunk.bytes / 2) : chunk.part;
+    }
+    int at_of(const Chunk& chunk, int byte) const {
+        return chunk.at + (joins_parts ? byte % (chunk.bytes / 2) : byte);
+    }
+    int group_of(const Chunk& chunk, int byte) const { return at_of(chunk, byte) / group_bytes; }
+    // A row's columns of a group.
+    std::vector<Column> columns_of(int set, int group) const;
 
-    // The query: [digits, the highest first][steps][kAmxPairs][lanes()] dwords; a row's own are `together` of
-    // each lanes().
+    // The query: [planes(), the highest digit first][steps][kAmxPairs][lanes()] dwords; a row's own are
+    // `together` of each lanes().
     int tile_bytes() const { return kAmxPairs * lane_bytes(); }
-    int tile_at(int digit, int step) const { return (digit * int(steps.size()) + step) * tile_bytes(); }
-    int query_bytes() const { return tile_at(digits, 0); }
+    int tile_at(int plane, int step) const { return (plane * int(steps.size()) + step) * tile_bytes(); }
+    int query_bytes() const { return tile_at(planes(), 0); }
     int row_step() const { return 4 * together; }
     // Of each digit, in starts: what a row's digits are on the way.
     int plane_bytes() const { return parts * padded_part(); }
     int padded_part() const { return (part_bytes + 15) / 16 * 16; }
+
+private:
+    void add_chunks();
+    void add_steps();
+    // Digits side by side; false: there is no room, or others take no longer.
+    bool mix_digits();
+    bool add_mixed(int digit, int count);
+    int first_group(int set) const { return mixed.empty() ? set * together : mixed[size_t(set)].group; }
+    int end_group(int set) const {
+        return mixed.empty() ? first_group(set) + together : first_group(set) + mixed[size_t(set)].groups;
+    }
+    double cycles() const;
 };
 
 Status generate_qk_amx(const RowKey& key, std::vector<uint8_t>* code);     // void(const QkArgs*)

@@ -10,7 +10,7 @@ namespace {
 // top = largest magnitude of the row
 // factors[0] = top / largest_digits, NaN where top is not finite (of nibbles a sixteenth: codes are times 16)
 // for each 16 elements of a part: n = round(x / factor), its digits to starts           emit_digits
-// for each digit, step, four bytes of the chunk: the row's columns = 0, but the group's  emit_columns
+// for each plane, step, four bytes of the chunk: the row's columns = 0, but the group's  emit_columns
 class QueryAmx : public QueryEmitter {
 public:
     explicit QueryAmx(const RowKey& key) : QueryEmitter(*key.target), form_(key) {
@@ -56,7 +56,7 @@ private:
         stage("columns");
         Temp none(*this, "0");
         zero(none);
-        times(form_.digits, "digits", [&] {
+        times(form_.planes(), "planes", [&] {
             for (int i = 0; i < int(form_.steps.size()); ++i)
                 for (int at = 0; at < chunk_of(i).bytes; at += 4) emit_dword(i, at, none);
             add(bytes_, int(form_.steps.size()) * form_.tile_bytes());
@@ -68,13 +68,14 @@ private:
     }
     void emit_dword(int step, int at, const Vec& none) {
         const KeyAmx::Chunk& chunk = chunk_of(step);
-        const int column = form_.group_of(chunk, at) - form_.steps[size_t(step)].set * form_.together;
-        const bool own = column >= 0 && column < form_.together;
+        const auto columns = form_.columns_of(form_.steps[size_t(step)].set, form_.group_of(chunk, at));
         const RegExp to = bytes_ + form_.tile_at(0, step) + at / 4 * form_.lane_bytes();
-        if (!own || form_.together > 1) store_none(to, none);
-        if (!own) return;
-        mov(eax, ptr[starts_ + chunk.part * form_.padded_part() + chunk.at + at]);
-        mov(ptr[to + column * 4], eax);
+        if (int(columns.size()) < form_.together) store_none(to, none);
+        for (const KeyAmx::Column& column : columns) {
+            const int from = form_.part_of(chunk, at) * form_.padded_part() + form_.at_of(chunk, at);
+            mov(eax, ptr[starts_ + column.digit * form_.plane_bytes() + from]);
+            mov(ptr[to + column.at * 4], eax);
+        }
     }
     void store_none(const RegExp& to, const Vec& none) {
         switch (form_.together) {

@@ -202,22 +202,24 @@ RoundedQuery to_amx(const jit::RowKey& key, int rows, float* query, Flush flush)
         factors.push_back(factor / float(codes));
         for (int d = 0; d < key.dim; ++d) {
             const int word = int(std::lrint(row[d] / factor)), part = d % form.parts, at = d / form.parts;
-            const int group = at / form.group_bytes;
             row[d] = float(word) * factor;
-            for (int i = 0; i < int(form.steps.size()); ++i) {
-                const jit::KeyAmx::Chunk& chunk = form.chunks[size_t(form.steps[size_t(i)].chunk)];
-                const bool own = chunk.part == part && at >= chunk.at && at < chunk.at + chunk.bytes &&
-                                 group / form.together == form.steps[size_t(i)].set;
-                if (!own) continue;
-                const int lane = r * form.together + group % form.together;
-                int digits = word;
-                for (int digit = form.digits - 1; digit >= 0; --digit) {
-                    const int low = digit > 0 ? (digits % 256 + 384) % 256 - 128 : digits;
-                    bytes[size_t(form.tile_at(digit, i) + (at - chunk.at) / 4 * form.lane_bytes() + lane * 4 +
-                                 at % 4)] = int8_t(low);
-                    digits = (digits - low) / 256;
-                }
+            int digit[3] = {};
+            for (int i = form.digits - 1, left = word; i >= 0; --i) {
+                digit[i] = i > 0 ? (left % 256 + 384) % 256 - 128 : left;
+                left = (left - digit[i]) / 256;
             }
+            for (int plane = 0; plane < form.planes(); ++plane)
+                for (int i = 0; i < int(form.steps.size()); ++i) {
+                    const auto [set, of] = form.steps[size_t(i)];
+                    const jit::KeyAmx::Chunk& chunk = form.chunks[size_t(of)];
+                    for (int byte = 0; byte < chunk.bytes; ++byte) {
+                        if (form.part_of(chunk, byte) != part || form.at_of(chunk, byte) != at) continue;
+                        for (const auto& [column, of_plane] : form.columns_of(set, at / form.group_bytes))
+                            bytes[size_t(form.tile_at(plane, i) + byte / 4 * form.lane_bytes() +
+                                         (r * form.together + column) * 4 + byte % 4)] =
+                                int8_t(digit[plane + of_plane]);
+                    }
+                }
         }
     }
     return {GuardedBuffer::of(bytes, flush), {}, GuardedBuffer::of(factors, flush)};
