@@ -5,9 +5,8 @@
 #include <cstddef>
 
 #include "jit/prefetch.h"
-#include "jit/qk_amx_scores.h"
+#include "jit/qk_amx_sums.h"
 #include "jit/row_list.h"
-#include "src/half.h"
 
 namespace quire::jit {
 namespace {
@@ -21,23 +20,20 @@ using Xbyak::Tmm;
 //     sum[digit] += tile of keys * tile of the query, in int32                        emit_tiles
 //   for each 16 keys:
 //     for each set, for each vector of its sums:
-//       acc += the digits together * scale of the lane's group                        emit_scaled
-//     scores[r] = acc, lanes of groups added up, times factors[r]                     emit_scores
+//       acc += the digits together * scale of the lane's group                        emit_scaled, emit_mixed
+//     scores[r] = acc, lanes of groups added up, times factors[r]                     emit_sums_scores
 //
 // Sums of a group: kMostOfGroup * 128 * (127 * 256 + 128) < 2^31 (of three digits the lowest has a conversion
 // of its own).
-class QkAmx : public AmxScores {
+class QkAmx : public AmxSums {
 public:
-    explicit QkAmx(const RowKey& key) : AmxScores(key), key_(key), prefetch_(*this, key) {
+    explicit QkAmx(const RowKey& key) : AmxSums(key), prefetch_(*this, key) {
         begin();
         load_args();
         if (!form_.is_standard()) ldtilecfg(constant(config()));
         load_query();
         clean_scales();
-        if (form_.mixed.empty())
-            vmovups(times_256_ = vec("a byte up"), constant(byte_up()));
-        else
-            vmovups(digit_weights_ = vec("weights of digits"), constant(digit_weights()));
+        set_sums();
         Label each;
         L(each);
         if (stages()) emit_stage();
@@ -52,7 +48,7 @@ public:
     }
 
 private:
-    static constexpr int kTileBytes = 64 * kAmxRows, kTiles = 8;
+    static constexpr int kTiles = 8;
     static constexpr int kMostSums = 8;  // tiles: a quarter of the first-level cache
 
     // Of so many sets at a time, as often, and of so many times 16 keys.
@@ -92,7 +88,7 @@ private:
             prefetch_keys();
             if (!form_.mixed.empty()) emit_mixed();
             for (int set = 0; form_.mixed.empty() && set < form_.sets(); ++set) emit_scaled(set, set);
-            emit_scores(acc_);
+            emit_sums_scores();
             add(sums_, unit_bytes());
             next_scores();
         });
@@ -109,7 +105,7 @@ private:
             set = end;
         }
         next_rows();
-        emit_scores(acc_);
+        emit_sums_scores();
         next_scores();
     }
     void next_rows() { stages() ? add(staged_, kAmxRows * staged_bytes()) : rows_.move(kAmxRows); }
@@ -293,90 +289,6 @@ private:
         jg(each);
     }
 
-    void emit_scaled(int set, int place) {
-        stage("sums of set " + std::to_string(set));
-        if (set == 0) acc_ = vecs("acc", vectors());
-        Temp total(*this, "total"), low(*this, "low"), scale(*this, "scale");
-        for (int v = 0; v < vectors(); ++v) {
-            const int turn = set * vectors() + v, turns = form_.sets() * vectors(), asks = std::min(4, turns);
-            if (turn * asks % turns < asks) emit_prefetches(turn * asks / turns, asks);
-            emit_total(total, low, sums_ + place * form_.digits * kTileBytes + v * vec_bytes());
-            load_scales(scale, set, v);
-            set == 0 ? vmulps(acc_[size_t(v)], total, *scale) : vfmadd231ps(acc_[size_t(v)], total, *scale);
-        }
-    }
-    // Where digits stand side by side each is scaled as a sum of its own, and then by what it weighs: the
-    // lowest, which may have sets for itself, weighs 1.
-    void emit_mixed() {
-        stage("sums");
-        acc_ = vecs("acc", vectors());
-        Temp sum(*this, "sum"), scale(*this, "scale");
-        const int sets = form_.sets();
-        for (int v = 0; v < vectors(); ++v) {
-            constexpr int kAsks = 4;
-            if (v * kAsks % vectors() < kAsks) emit_prefetches(v * kAsks / vectors(), kAsks);
-            const Vec& acc = acc_[size_t(v)];
-            for (int i = 0; i < sets; ++i) {
-                const KeyAmx::Set& set = form_.mixed[size_t(i)];
-                repeat(scale, scales_ + (v * key_.scales_stride() + set.group) * 4, set.groups);
-                vcvtdq2ps(sum, ptr[sums_ + i * kTileBytes + v * vec_bytes()]);
-                i == 0 ? vmulps(acc, sum, *scale) : vfmadd231ps(acc, sum, *scale);
-                const bool last = i + 1 == sets || form_.mixed[size_t(i) + 1].digit > 0;
-                if (last && set.digit == 0) vmulps(acc, acc, digit_weights_);
-            }
-        }
-    }
-    std::vector<uint32_t> digit_weights() const {
-        const KeyAmx::Set& set = form_.mixed.front();
-        std::vector<uint32_t> weights;
-        for (int lane = 0; lane < lanes(); ++lane) {
-            const int digit = lane % form_.together / set.groups;
-            weights.push_back(float_bits(digit < set.digits ? float(1 << 8 * (form_.digits - 1 - digit)) : 1.f));
-        }
-        return weights;
-    }
-    static std::vector<uint32_t> byte_up() {
-        std::vector<uint32_t> order;
-        for (uint32_t lane = 0; lane < 16; ++lane) order.push_back(0x02010080 + 0x04040400 * (lane % 4));
-        return order;
-    }
-    // What the digits are together, as a number.
-    void emit_total(const Vec& total, const Vec& low, const RegExp& sums) {
-        vmovups(total, ptr[sums]);
-        vpshufb(z(total), z(total), z(times_256_));  // a shift would be in a product's place
-        vpaddd(total, total, ptr[sums + kTileBytes]);
-        vcvtdq2ps(total, total);
-        if (form_.digits == 2) return;
-        vcvtdq2ps(low, ptr[sums + 2 * kTileBytes]);
-        vfmadd132ps(total, low, splat(256));
-    }
-    // A group that there is not has sums of 0, and the scale of another.
-    void load_scales(const Vec& v, int set, int vector) {
-        const int stride = key_.scales_stride(), first = set * form_.together;
-        const RegExp at = scales_ + (vector * keys_a_vector() * stride + first) * 4;
-        if (form_.lanes() == 1) {
-            load_every_second(v, at);
-            return;
-        }
-        if (keys_a_vector() == 1 && first + form_.together <= form_.groups) return repeat(v, at, form_.together);
-        std::vector<int> index;
-        for (int lane = 0; lane < lanes(); ++lane) {
-            const int group = std::min(lane % form_.together, form_.groups - 1 - first);
-            index.push_back(lane / form_.lanes() * stride + group);
-        }
-        load_lanes(v, at, index);
-    }
-    // A set's scales, as often as there are query rows.
-    void repeat(const Vec& v, const RegExp& at, int groups) {
-        switch (groups) {
-            case 1: return broadcast(v, ptr[at]);
-            case 2: return vpbroadcastq(z(v), ptr[at]);
-            case 4: return vbroadcastf32x4(z(v), ptr[at]);
-            case 8: return vbroadcastf32x8(z(v), ptr[at]);
-            default: return vmovups(v, ptr[at]);
-        }
-    }
-
     // Of rows side by side those that come next, into the first-level cache: tiles wait for all their rows.
     void prefetch_keys() {
         if (!rows_.adjacent()) return;
@@ -391,23 +303,20 @@ private:
     }
 
     // Share `part` of `parts` of what sixteen keys ask for.
-    void emit_prefetches(int part, int parts) { prefetch_.some(kAmxRows, part, parts); }
+    void emit_prefetches(int part, int parts) override { prefetch_.some(kAmxRows, part, parts); }
 
     struct Stored {
         int tile = 1, at = -1;  // at: of its sums; -1: there is none
     };
     Stored stored_;                     // is to be
     std::array<int, kTiles> loaded_{};  // what tiles of keys hold: the chunk
-    const RowKey key_;
     Prefetch prefetch_;
-    const Gpr query_ = gpr("query"), scales_ = gpr("scales"), count_ = gpr("count"),
-              key_bytes_ = gpr("bytes of a key"), lane_bytes_ = gpr("bytes of sums");
-    const Gpr sums_ = gpr("sums"), left_ = gpr("left");
+    const Gpr query_ = gpr("query"), count_ = gpr("count"), key_bytes_ = gpr("bytes of a key"),
+              lane_bytes_ = gpr("bytes of sums"), left_ = gpr("left");
     RowList rows_{*this, key_, key_.row_bytes(), "rows"};
     const Gpr staged_ = stages() ? gpr("staged") : Gpr();
     const Xbyak::Opmask rest_{3};  // bytes of the last chunk
-    Vec upper_, lower_up_, times_256_, digit_weights_;
-    std::vector<Vec> acc_;
+    Vec upper_, lower_up_;
 };
 
 }  // namespace

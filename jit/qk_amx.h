@@ -28,9 +28,10 @@ bool takes_key_amx(const RowKey& key);
 // at a time is a chunk. Columns of the query's tiles, and so of the sums', are a set of groups of each query
 // row: in a step of another group they are 0. Of a set's chunks each is a step.
 //
-// Digits have planes of their own: as many products of each step, and sums of each set. Where query rows are
-// few, digits stand side by side instead (`mixed`): then columns are pairs of a digit and a group, and there
-// is one plane. A chunk is then of both parts of nibbles (`joins_parts`), so that it has few groups.
+// Digits have planes of their own: as many products of each step, and sums of each set. Or, where that takes
+// fewer, sets are of digits, too (`mixed`): columns are pairs of a digit and a group, as many as there is
+// room for beside few query rows, and there is one plane. A chunk is then of both parts of nibbles
+// (`joins_parts`), so that it has few groups.
 struct KeyAmx {
     explicit KeyAmx(const RowKey& key);  // of jit/scaled_amx.h, too: as if of one group
 

@@ -144,6 +144,16 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
 
 namespace {
 
+// Nibbles of up to four query rows have the digits side by side, which takes less for a key and fills tiles
+// of heads of 64, too. (Of large heads vectors read DRAM better at `high`.)
+bool mixes_nibbles(jit::RowKey keys, quire_precision precision, bool large) {
+    const bool vectors = precision == QUIRE_PRECISION_MEDIUM || (precision == QUIRE_PRECISION_HIGH && large);
+    if (vectors || keys.rows > 4) return false;
+    keys.products = precision == QUIRE_PRECISION_HIGHEST ? jit::Products::three_digit_tiles
+                                                         : jit::Products::two_digit_tiles;
+    return jit::KeyAmx(keys).joins_parts;
+}
+
 // Decode by AMX has tiles of 16 rows, whatever there are: what it takes for a key is mostly theirs, and a
 // number of each query row and group (cycles for 128 elements, of Granite Rapids: docs/performance.md,
 // "Decode by AMX"). Others take as long for each query row.
@@ -152,24 +162,26 @@ bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_preci
     // Less for a query row, of that more for a group, and more for a key: tiles read DRAM worse, of which
     // nibbles are half as long.
     struct Cycles {
-        double of_row, of_group, of_key, of_nibbles;
+        double of_row, of_group, of_key, of_nibbles, of_mixed;
     };
-    constexpr Cycles kHighest = {10, 1.06, 40, 22}, kHigh = {7.4, 0.77, 30, 29},
-                     kMedium = {3.9, 0.77, 27, 18};
+    constexpr Cycles kHighest = {10, 1.06, 40, 22, 17}, kHigh = {7.4, 0.77, 30, 29, 18},
+                     kMedium = {3.9, 0.77, 27, 18, 18};
     // Of more than four rows, which vectors take in two passes.
-    constexpr Cycles kHighestOfMore = {10, 1.06, 28, 22};
+    constexpr Cycles kHighestOfMore = {10, 1.06, 28, 22, 17};
     const bool nibbles = is_of_nibbles(keys.format) && is_of_nibbles(values.format);
     // At `medium` what is for few rows is no quicker with so many, and reads DRAM worse. (Of larger heads it
     // is quicker.)
     constexpr int kLargest = 128;
-    const bool as_high = precision == QUIRE_PRECISION_HIGH ||
-                         (keys.rows > kRowsBesideFew && std::max(keys.dim, values.dim) <= kLargest);
+    const bool large = std::max(keys.dim, values.dim) > kLargest;
+    const bool as_high = precision == QUIRE_PRECISION_HIGH || (keys.rows > kRowsBesideFew && !large);
+    const bool mixed = nibbles && mixes_nibbles(keys, precision, large);
     const Cycles& highest = keys.rows > 4 ? kHighestOfMore : kHighest;
     const Cycles& of = precision == QUIRE_PRECISION_HIGHEST ? highest : as_high ? kHigh : kMedium;
     const double groups = 64. / scale_group(keys.format) + 64. / scale_group(values.format);
     // Rows of less than a tile's 64 bytes fill it as all do.
-    const double of_head = std::max(1., (nibbles ? 128. : 64.) / std::min(keys.dim, values.dim));
-    return keys.rows * (of.of_row - groups * of.of_group) > (nibbles ? of.of_nibbles : of.of_key) * of_head;
+    const double of_head = std::max(1., (nibbles && !mixed ? 128. : 64.) / std::min(keys.dim, values.dim));
+    const double of_key = mixed ? of.of_mixed : nibbles ? of.of_nibbles : of.of_key;
+    return keys.rows * (of.of_row - groups * of.of_group) > of_key * of_head;
 }
 
 // Of codes with their scales, which take longer for a key and less for a query row and a group, from so many

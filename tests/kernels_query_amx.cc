@@ -114,6 +114,29 @@ TEST(KernelsQuery, QuickTiles) {
     });
 }
 
+// Digits stand side by side where there is room, and take fewer products and sums: of four query rows over
+// nibbles all three of them, or the lowest apart. Of many rows each has sets of its own, over fewer chunks.
+TEST(KernelsQuery, QuickMixedDigits) {
+    if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no AMX";
+    struct Wanted {
+        int group, rows;
+        jit::Products products;
+        int sets, products_of_sixteen;
+    };
+    const Wanted forms[] = {
+        {32, 4, jit::Products::three_digit_tiles, 3, 4},  {64, 4, jit::Products::three_digit_tiles, 2, 2},
+        {128, 3, jit::Products::three_digit_tiles, 1, 2}, {32, 4, jit::Products::two_digit_tiles, 2, 2},
+        {128, 8, jit::Products::two_digit_tiles, 1, 2},   {32, 16, jit::Products::two_digit_tiles, 8, 8},
+        {16, 16, jit::Products::two_digit_tiles, 0, 32}};
+    for (const Wanted& of : forms) {
+        const quire_format format = {QUIRE_INT4, of.group, QUIRE_F16};
+        const jit::KeyAmx form({&best_target(), format, 128, of.rows, of.products});
+        EXPECT_EQ(int(form.mixed.size()), of.sets) << "groups of " << of.group << ", rows " << of.rows;
+        EXPECT_EQ(form.planes() * int(form.steps.size()), of.products_of_sixteen) << "groups of " << of.group;
+        EXPECT_TRUE(form.is_standard());
+    }
+}
+
 // What is not a number, or has none for its size, is seen in the row's factor and in no other's.
 TEST(KernelsQuery, QuickPoisonOfTiles) {
     for_each_key([](const jit::RowKey& key) {

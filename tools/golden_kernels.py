@@ -244,6 +244,19 @@ KERNELS = (
         decode_pv_d64_r16_int4_gr32_f16_two_digit_tiles""",
     ),
     (
+        ("avx512_vnni_bf16_amx",),
+        "--cache int4 --heads 4 --kv-heads 1 --head-dim 64 --group 32",
+        """query_amx_d64_r4_int4_gr32_f16_three_digit_tiles
+        decode_qk_d64_r4_int4_gr32_f16_three_digit_tiles_adjacent""",
+    ),
+    (
+        ("avx512_vnni_bf16_amx",),
+        "--cache int8 --precision high --heads 16 --kv-heads 1 --head-dim 64 --group 8",
+        """decode_qk_d64_r16_int8_gr8_f16_scaled_tiles_adjacent
+        decode_weights_d64_r16_int8_gr8_f16_scaled_tiles
+        decode_pv_d64_r16_int8_gr8_f16_scaled_tiles_adjacent""",
+    ),
+    (
         ("avx512_vnni",),
         "--cache int8 --precision medium --heads 4 --head-dim 128 --group 32 --page-size 128",
         "decode_qk_d128_r2_int8_gr32_f16_bytes_adjacent decode_pv_d128_r2_int8_gr32_f16_words_adjacent",
