@@ -79,9 +79,10 @@ bool is_of_amx(const Case& c) {
 }
 
 // Rows of 80 nibbles are no whole runs of 16 bytes, which values of AMX are.
-void check_amx(const std::vector<quire_format>& formats, const std::vector<int64_t>& tokens) {
+void check_amx(const std::vector<quire_format>& formats, const std::vector<int64_t>& tokens,
+               const std::vector<int>& head_sizes = {64, 80, 96, 128, 256}) {
     std::vector<Case> cases;
-    for (const int head_size : {64, 80, 96, 128, 256})
+    for (const int head_size : head_sizes)
         for (quire_format format : formats) {
             if (format.quant_group == 0) format.quant_group = head_size;
             if (head_size % format.quant_group != 0 || (head_size == 80 && format.type == QUIRE_INT4))
@@ -100,6 +101,22 @@ TEST(NumericsPrecisionDecode, Amx) {
     check_amx({quantised(QUIRE_INT8, 32, QUIRE_F16), quantised(QUIRE_INT8, 0, QUIRE_F16),
                quantised(QUIRE_INT4, 32, QUIRE_F16), quantised(QUIRE_INT4, 0, QUIRE_F16)},
               {2, 3});
+}
+
+// Digits side by side: one token, which takes tiles where nibbles are in large groups.
+TEST(NumericsPrecisionDecode, AmxOfOneToken) {
+    if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no tiles";
+    check_amx({quantised(QUIRE_INT4, 32, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F32),
+               quantised(QUIRE_INT4, 0, QUIRE_F16)},
+              {1}, {64, 128, 256});
+}
+
+// Codes with their scales: small groups, of scales of either type.
+TEST(NumericsPrecisionDecode, AmxOfSmallGroups) {
+    if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no tiles";
+    check_amx({quantised(QUIRE_INT8, 8, QUIRE_F16), quantised(QUIRE_INT8, 16, QUIRE_F32),
+               quantised(QUIRE_INT4, 16, QUIRE_F16), quantised(QUIRE_INT4, 8, QUIRE_F32)},
+              {4});
 }
 
 // More than 16 query rows.
