@@ -30,8 +30,8 @@ bool takes_key_amx(const RowKey& key);
 //
 // Digits have planes of their own: as many products of each step, and sums of each set. Or, where that takes
 // fewer, sets are of digits, too (`mixed`): columns are pairs of a digit and a group, as many as there is
-// room for beside few query rows, and there is one plane. A chunk is then of both parts of nibbles
-// (`joins_parts`), so that it has few groups.
+// room for beside few query rows, and there is one plane. A chunk of nibbles is of both parts (`joins_parts`)
+// where that takes fewer steps, as it then has half the groups.
 struct KeyAmx {
     explicit KeyAmx(const RowKey& key);  // of jit/scaled_amx.h, too: as if of one group
 
@@ -85,7 +85,9 @@ struct KeyAmx {
 private:
     void add_chunks();
     void add_steps();
-    // Digits side by side; false: there is no room, or others take no longer.
+    // Chunks of both parts; false: there is one, or a part is not of whole halves of a chunk.
+    bool join_parts();
+    // Digits side by side; false: there is no room.
     bool mix_digits();
     bool add_mixed(int digit, int count);
     int first_group(int set) const { return mixed.empty() ? set * together : mixed[size_t(set)].group; }

@@ -36,8 +36,9 @@ KeyAmx::KeyAmx(const RowKey& key)
     add_chunks();
     add_steps();
     if (key.scales_tiles()) return;
-    KeyAmx other = *this;
-    if (other.mix_digits() && other.cycles() < cycles()) *this = other;
+    KeyAmx joined = *this, mixing = *this;
+    if (joined.join_parts() && joined.cycles() < cycles()) *this = joined;
+    if (mixing.mix_digits() && mixing.cycles() < cycles()) *this = mixing;
 }
 
 void KeyAmx::add_chunks() {
@@ -59,11 +60,17 @@ void KeyAmx::add_steps() {
         }
 }
 
+bool KeyAmx::join_parts() {
+    if (parts == 1 || part_bytes % 32 != 0) return false;
+    joins_parts = true;
+    add_chunks();
+    add_steps();
+    return true;
+}
+
 // Of three digits, all together or the lowest by itself, which has the more groups.
 bool KeyAmx::mix_digits() {
-    joins_parts = parts == 2;
-    if (joins_parts && part_bytes % 32 != 0) return false;
-    add_chunks();
+    if (parts > 1 && !join_parts()) return false;
     together = kLanes / padded_rows;
     KeyAmx best = *this;
     for (const int first : {digits, digits - 1}) {

@@ -144,11 +144,8 @@ jit::Products value_products(const jit::RowKey& key, quire_precision precision) 
 
 namespace {
 
-// Nibbles of up to four query rows have the digits side by side, which takes less for a key and fills tiles
-// of heads of 64, too. (Of large heads vectors read DRAM better at `high`.)
-bool mixes_nibbles(jit::RowKey keys, quire_precision precision, bool large) {
-    const bool vectors = precision == QUIRE_PRECISION_MEDIUM || (precision == QUIRE_PRECISION_HIGH && large);
-    if (vectors || keys.rows > 4) return false;
+// Whether a chunk of nibbles is of both parts, so that heads of 64 fill a tile, too.
+bool joins_nibbles(jit::RowKey keys, quire_precision precision) {
     keys.products = precision == QUIRE_PRECISION_HIGHEST ? jit::Products::three_digit_tiles
                                                          : jit::Products::two_digit_tiles;
     return jit::KeyAmx(keys).joins_parts;
@@ -174,12 +171,15 @@ bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_preci
     constexpr int kLargest = 128;
     const bool large = std::max(keys.dim, values.dim) > kLargest;
     const bool as_high = precision == QUIRE_PRECISION_HIGH || (keys.rows > kRowsBesideFew && !large);
-    const bool mixed = nibbles && mixes_nibbles(keys, precision, large);
+    // Up to four rows have the digits side by side, which takes less. (Of large heads vectors read DRAM
+    // better at `high`.)
+    const bool joined = nibbles && joins_nibbles(keys, precision),
+               mixed = joined && keys.rows <= 4 && !(large && precision == QUIRE_PRECISION_HIGH);
     const Cycles& highest = keys.rows > 4 ? kHighestOfMore : kHighest;
     const Cycles& of = precision == QUIRE_PRECISION_HIGHEST ? highest : as_high ? kHigh : kMedium;
     const double groups = 64. / scale_group(keys.format) + 64. / scale_group(values.format);
     // Rows of less than a tile's 64 bytes fill it as all do.
-    const double of_head = std::max(1., (nibbles && !mixed ? 128. : 64.) / std::min(keys.dim, values.dim));
+    const double of_head = std::max(1., (nibbles && !joined ? 128. : 64.) / std::min(keys.dim, values.dim));
     const double of_key = mixed ? of.of_mixed : nibbles ? of.of_nibbles : of.of_key;
     return keys.rows * (of.of_row - groups * of.of_group) > of_key * of_head;
 }

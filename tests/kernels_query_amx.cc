@@ -115,7 +115,7 @@ TEST(KernelsQuery, QuickTiles) {
 }
 
 // Digits stand side by side where there is room, and take fewer products and sums: of four query rows over
-// nibbles all three of them, or the lowest apart. Of many rows each has sets of its own, over fewer chunks.
+// nibbles all three of them, or the lowest apart. Of many rows chunks of both parts have fewer groups.
 TEST(KernelsQuery, QuickMixedDigits) {
     if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no AMX";
     struct Wanted {
@@ -126,8 +126,8 @@ TEST(KernelsQuery, QuickMixedDigits) {
     const Wanted forms[] = {
         {32, 4, jit::Products::three_digit_tiles, 3, 4},  {64, 4, jit::Products::three_digit_tiles, 2, 2},
         {128, 3, jit::Products::three_digit_tiles, 1, 2}, {32, 4, jit::Products::two_digit_tiles, 2, 2},
-        {128, 8, jit::Products::two_digit_tiles, 1, 2},   {32, 16, jit::Products::two_digit_tiles, 8, 8},
-        {16, 16, jit::Products::two_digit_tiles, 0, 32}};
+        {128, 8, jit::Products::two_digit_tiles, 1, 2},   {32, 16, jit::Products::two_digit_tiles, 0, 8},
+        {16, 16, jit::Products::two_digit_tiles, 0, 16}};
     for (const Wanted& of : forms) {
         const quire_format format = {QUIRE_INT4, of.group, QUIRE_F16};
         const jit::KeyAmx form({&best_target(), format, 128, of.rows, of.products});
