@@ -130,6 +130,8 @@ private:
         if (form_.joins_parts) {
             std::vector<uint32_t> shifts(16, 0);
             std::fill_n(shifts.begin(), 8, 0x00040004);
+            mov(eax, ((1 << form_.part_bytes % 32 / 8) - 1) * 0x11);  // quadwords of both halves
+            kmovd(rest_, eax);
             vmovups(lower_up_ = vec("shifts of nibbles"), constant(shifts));
             return;
         }
@@ -265,7 +267,9 @@ private:
         Temp v(*this, "codes");
         const RegExp row = rows_.in_turn(key, rax);
         for (size_t i = 0; i < form_.chunks.size(); ++i) {
-            vbroadcasti64x4(z(v), ptr[row + form_.chunks[i].at]);
+            const int at = form_.chunks[i].at;
+            const bool whole = at + 32 <= form_.part_bytes;
+            vbroadcasti64x4(whole ? z(v) : z(v) | rest_ | T_z, ptr[row + at]);
             vpsllvw(z(v), z(v), z(lower_up_));
             vpandd(v, v, upper_);
             vmovups(ptr[sums_ + key * staged_bytes() + int(i) * 64], *v);

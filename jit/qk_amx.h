@@ -61,13 +61,9 @@ struct KeyAmx {
     // Whether all tiles are of 16 rows of 64 bytes (jit/amx.h).
     bool is_standard() const { return lanes() == 16 && chunks.back().bytes == 64; }
     int sets() const { return mixed.empty() ? (groups + together - 1) / together : int(mixed.size()); }
-    // Of a byte of a chunk: in which part, and where in that.
-    int part_of(const Chunk& chunk, int byte) const {
-        return joins_parts ? byte / (chunk.bytes / 2) : chunk.part;
-    }
-    int at_of(const Chunk& chunk, int byte) const {
-        return chunk.at + (joins_parts ? byte % (chunk.bytes / 2) : byte);
-    }
+    // Of a byte of a chunk: in which part, and where in that. Behind the end of a part keys are 0.
+    int part_of(const Chunk& chunk, int byte) const { return joins_parts ? byte / kHalf : chunk.part; }
+    int at_of(const Chunk& chunk, int byte) const { return chunk.at + (joins_parts ? byte % kHalf : byte); }
     int group_of(const Chunk& chunk, int byte) const { return at_of(chunk, byte) / group_bytes; }
     // A row's columns of a group.
     std::vector<Column> columns_of(int set, int group) const;
@@ -85,7 +81,8 @@ struct KeyAmx {
 private:
     void add_chunks();
     void add_steps();
-    // Chunks of both parts; false: there is one, or a part is not of whole halves of a chunk.
+    static constexpr int kHalf = 32;  // of a chunk of both parts
+    // Chunks of both parts; false: there is one, or a part is not of whole quadwords.
     bool join_parts();
     // Digits side by side; false: there is no room.
     bool mix_digits();

@@ -44,10 +44,10 @@ KeyAmx::KeyAmx(const RowKey& key)
 void KeyAmx::add_chunks() {
     constexpr int kChunk = 64;
     chunks.clear();
-    const int of_part = kChunk / (joins_parts ? 2 : 1);
-    for (int part = 0; part < (joins_parts ? 1 : parts); ++part)
-        for (int at = 0; at < part_bytes; at += of_part)
-            chunks.push_back({part, at, std::min(of_part, part_bytes - at) * (joins_parts ? 2 : 1)});
+    for (int at = 0; joins_parts && at < part_bytes; at += kChunk / 2) chunks.push_back({0, at, kChunk});
+    for (int part = 0; !joins_parts && part < parts; ++part)
+        for (int at = 0; at < part_bytes; at += kChunk)
+            chunks.push_back({part, at, std::min(kChunk, part_bytes - at)});
 }
 
 void KeyAmx::add_steps() {
@@ -61,7 +61,7 @@ void KeyAmx::add_steps() {
 }
 
 bool KeyAmx::join_parts() {
-    if (parts == 1 || part_bytes % 32 != 0) return false;
+    if (parts == 1 || part_bytes % 8 != 0) return false;
     joins_parts = true;
     add_chunks();
     add_steps();
@@ -100,7 +100,7 @@ double KeyAmx::cycles() const {
 }
 
 std::vector<KeyAmx::Column> KeyAmx::columns_of(int set, int group) const {
-    if (group < first_group(set) || group >= end_group(set)) return {};
+    if (group < first_group(set) || group >= std::min(end_group(set), groups)) return {};
     const int at = group - first_group(set);
     if (mixed.empty()) return {{at, 0}};
     std::vector<Column> columns;

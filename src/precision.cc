@@ -166,10 +166,8 @@ bool pays_by_amx(const jit::RowKey& keys, const jit::RowKey& values, quire_preci
     // Of more than four rows, which vectors take in two passes.
     constexpr Cycles kHighestOfMore = {10, 1.06, 28, 22, 17};
     const bool nibbles = is_of_nibbles(keys.format) && is_of_nibbles(values.format);
-    // At `medium` what is for few rows is no quicker with so many, and reads DRAM worse. (Of larger heads it
-    // is quicker.)
-    constexpr int kLargest = 128;
-    const bool large = std::max(keys.dim, values.dim) > kLargest;
+    // At `medium` what is for few rows is no quicker with so many, and reads DRAM worse; but of large heads.
+    const bool large = std::max(keys.dim, values.dim) > 128;
     const bool as_high = precision == QUIRE_PRECISION_HIGH || (keys.rows > kRowsBesideFew && !large);
     // Up to four rows have the digits side by side, which takes less. (Of large heads vectors read DRAM
     // better at `high`.)

@@ -108,7 +108,7 @@ TEST(NumericsPrecisionDecode, AmxOfOneToken) {
     if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no tiles";
     check_amx({quantised(QUIRE_INT4, 32, QUIRE_F16), quantised(QUIRE_INT4, 64, QUIRE_F32),
                quantised(QUIRE_INT4, 0, QUIRE_F16)},
-              {1}, {64, 128, 256});
+              {1}, {64, 96, 128, 256});
 }
 
 // Codes with their scales: small groups, of scales of either type.
