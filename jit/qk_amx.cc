@@ -13,7 +13,7 @@ namespace {
 
 using Xbyak::Tmm;
 
-// scales = themselves, NaN for Inf                                                    clean_scales
+// scales = themselves, of nibbles a sixteenth, NaN for Inf                            clean_scales
 // for each few times 16 keys, as long as their sums are near:
 //   rows of nibbles, or that are listed -> bytes side by side                         stage_row
 //   for each 16 keys, for each set of groups, for step, for digit:
@@ -282,11 +282,13 @@ private:
         stage("scales");
         Temp v(*this, "scales");
         Label each;
+        const bool nibbles = form_.parts == 2;  // times 16; factors that much smaller might be subnormal
         mov(rax, scales_);
         imul(left_, count_, key_.scales_stride() * 4);
         L(each);
         vmovups(v, ptr[rax]);
         inf_to_nan(v);
+        if (nibbles) vmulps(v, v, splat(1 / 16.f));
         vmovups(ptr[rax], *v);
         add(rax, vec_bytes());
         sub(left_, vec_bytes());

@@ -8,15 +8,15 @@ namespace quire::jit {
 namespace {
 
 // top = largest magnitude of the row
-// factors[0] = top / largest_digits, NaN where top is not finite (of nibbles a sixteenth: codes are times 16)
-// for each 16 elements of a part: n = round(x / factor), its digits to starts           emit_digits
+// factors[0] = top / largest_digits, NaN where top is not finite (of scaled nibbles a sixteenth: they are
+// times 16) for each 16 elements of a part: n = round(x / factor), its digits to starts           emit_digits
 // for each plane, step, four bytes of the chunk: the row's columns = 0, but the group's  emit_columns
 class QueryAmx : public QueryEmitter {
 public:
     explicit QueryAmx(const RowKey& key) : QueryEmitter(*key.target), form_(key) {
         begin_row(form_.plane_bytes() / lanes());
         take_inverse(float(largest_digits(form_.digits)));
-        if (form_.parts == 2) {
+        if (form_.parts == 2 && key.scales_tiles()) {
             const Xbyak::Xmm factor(vec("factor").getIdx());
             vmovss(factor, ptr[factors_]);
             vmulss(factor, factor, splat(1 / 16.f));

@@ -191,7 +191,8 @@ RoundedQuery to_fours_of_words(const jit::RowKey& key, int rows, float* query, F
 // Tiles of AMX: words of two digits or three and one factor a row, columns of groups.
 RoundedQuery to_amx(const jit::RowKey& key, int rows, float* query, Flush flush) {
     const jit::KeyAmx form(key);
-    const int largest = jit::largest_digits(form.digits), codes = form.parts == 2 ? 16 : 1;
+    const int largest = jit::largest_digits(form.digits),
+              codes = form.parts == 2 && key.scales_tiles() ? 16 : 1;
     std::vector<int8_t> bytes(size_t(form.query_bytes()));
     std::vector<float> factors;
     for (int r = 0; r < rows; ++r) {
