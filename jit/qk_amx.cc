@@ -49,7 +49,7 @@ public:
 
 private:
     static constexpr int kTiles = 8;
-    static constexpr int kMostSums = 8;  // tiles: a quarter of the first-level cache
+    static constexpr int kMostSums = KeyAmx::kMostSums;  // a quarter of the first-level cache
 
     // Of so many sets at a time, as often, and of so many times 16 keys.
     int sets_together() const { return std::min(form_.sets(), kMostSums / form_.planes()); }
@@ -130,7 +130,7 @@ private:
         if (form_.joins_parts) {
             std::vector<uint32_t> shifts(16, 0);
             std::fill_n(shifts.begin(), 8, 0x00040004);
-            mov(eax, ((1 << form_.part_bytes % 32 / 8) - 1) * 0x11);  // quadwords of both halves
+            mov(eax, ((1 << form_.part_bytes % KeyAmx::kHalf / 8) - 1) * 0x11);  // quadwords of both halves
             kmovd(rest_, eax);
             vmovups(lower_up_ = vec("shifts of nibbles"), constant(shifts));
             return;
@@ -268,7 +268,7 @@ private:
         const RegExp row = rows_.in_turn(key, rax);
         for (size_t i = 0; i < form_.chunks.size(); ++i) {
             const int at = form_.chunks[i].at;
-            const bool whole = at + 32 <= form_.part_bytes;
+            const bool whole = at + KeyAmx::kHalf <= form_.part_bytes;
             vbroadcasti64x4(whole ? z(v) : z(v) | rest_ | T_z, ptr[row + at]);
             vpsllvw(z(v), z(v), z(lower_up_));
             vpandd(v, v, upper_);

@@ -35,6 +35,9 @@ bool takes_key_amx(const RowKey& key);
 struct KeyAmx {
     explicit KeyAmx(const RowKey& key);  // of jit/scaled_amx.h, too: as if of one group
 
+    static constexpr int kHalf = 32;     // bytes of a part in a chunk of both
+    static constexpr int kMostSums = 8;  // tiles that QK has room for at a time
+
     struct Chunk {
         int part, at, bytes;
     };
@@ -81,7 +84,6 @@ struct KeyAmx {
 private:
     void add_chunks();
     void add_steps();
-    static constexpr int kHalf = 32;  // of a chunk of both parts
     // Chunks of both parts; false: there is one, or a part is not of whole quadwords.
     bool join_parts();
     // Digits side by side; false: there is no room.

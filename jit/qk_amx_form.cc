@@ -9,7 +9,6 @@ namespace quire::jit {
 namespace {
 
 constexpr int kLanes = 16;
-constexpr size_t kMostMixed = 8;  // sets: what QK has room for at a time
 
 }  // namespace
 
@@ -44,7 +43,7 @@ KeyAmx::KeyAmx(const RowKey& key)
 void KeyAmx::add_chunks() {
     constexpr int kChunk = 64;
     chunks.clear();
-    for (int at = 0; joins_parts && at < part_bytes; at += kChunk / 2) chunks.push_back({0, at, kChunk});
+    for (int at = 0; joins_parts && at < part_bytes; at += kHalf) chunks.push_back({0, at, kChunk});
     for (int part = 0; !joins_parts && part < parts; ++part)
         for (int at = 0; at < part_bytes; at += kChunk)
             chunks.push_back({part, at, std::min(kChunk, part_bytes - at)});
@@ -76,7 +75,7 @@ bool KeyAmx::mix_digits() {
     for (const int first : {digits, digits - 1}) {
         KeyAmx form = *this;
         if (!form.add_mixed(0, first) || (first < digits && !form.add_mixed(first, digits - first))) continue;
-        if (form.mixed.size() > kMostMixed) continue;
+        if (form.sets() > kMostSums) continue;
         form.add_steps();
         if (best.mixed.empty() || form.cycles() < best.cycles()) best = form;
     }
