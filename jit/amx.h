@@ -35,6 +35,10 @@ inline std::vector<uint32_t> tile_config(const std::vector<TileShape>& shapes) {
 // As all kernels find them, and leave them: of 16 rows of 64 bytes. To say so takes 200 cycles.
 inline std::vector<uint32_t> standard_tiles() { return tile_config(std::vector<TileShape>(8, {16, 64})); }
 
+// Elements of a group whose digits are multiplied by signed bytes, so that no sum is too large.
+constexpr int kMostOfGroup = 512;
+static_assert(int64_t(kMostOfGroup) * 128 * (127 * 256 + 128) < int64_t(1) << 31);
+
 struct NoArgs {};
 
 Status generate_tiles_begin(const Target& target, std::vector<uint8_t>* code);  // void(const NoArgs*)

@@ -11,6 +11,7 @@
 #include "jit/softmax.h"
 #include "jit/token_pv.h"
 #include "jit/token_qk.h"
+#include "jit/token_qk_amx.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
 #include "jit/weights_amx.h"
@@ -32,11 +33,17 @@ QuerySizes sizes_of(const KeyAmx& form) {
     const int share = (form.query_bytes() / kLine + form.rows) / form.rows * kLine;
     return {size_t(share), size_t(form.digits * form.plane_bytes() / 4), 1, size_t(form.row_step())};
 }
+QuerySizes sizes_of(const TokenKeyAmx& form) {
+    constexpr int kLine = TokenKeyAmx::kLine;
+    const int share = (form.query_bytes() / kLine + form.rows - 1) / form.rows * kLine;
+    return {size_t(share), size_t(form.digits * form.plane_bytes() / 4), 1, size_t(kLine)};
+}
 QuerySizes sizes_of(const TokenBytesForm& form) {
     return {size_t(form.bytes()), size_t(form.starts()), size_t(form.factors()), size_t(form.bytes())};
 }
 QuerySizes query_sizes(const RowKey& keys) {
     if (takes_key_amx(keys)) return sizes_of(KeyAmx(keys));
+    if (takes_token_key_amx(keys)) return sizes_of(TokenKeyAmx(keys));
     if (keys.query_bytes() > 0)
         return token_block_info(keys.format.type) ? sizes_of(TokenBytesForm(keys))
                                                   : sizes_of(FoursForm(keys));
@@ -65,6 +72,8 @@ RowKey of_any_rows(RowKey keys) {
 // Of blocks of tokens.
 Status make_token_qk(CodeCache& cache, const RowKey& keys, DecodeKernels* kernels) {
     set_query(keys, kernels);
+    if (takes_token_key_amx(keys))
+        QUIRE_TRY(make_query(cache, "query_token_amx", keys, generate_query_token_amx, kernels));
     if (keys.query_bytes() > 0)
         QUIRE_TRY(make_query(cache, "query_tokens", of_any_rows(keys), generate_query_tokens, kernels));
     return make(
@@ -84,6 +93,10 @@ Status make_token_weights(CodeCache& cache, const RowKey& keys, const RowKey& va
         return make(
             cache, values.name("token_weights"),
             [&](auto* code) { return generate_weights_fours(values, code); }, kernel);
+    if (takes_value_amx(values))
+        return make(
+            cache, values.name("token_weights"),
+            [&](auto* code) { return generate_weights_amx(values, code); }, kernel);
     if (values.bytes())
         return make(
             cache, values.name("token_weights_of"),
@@ -176,7 +189,7 @@ Status make_decode_kernels(CodeCache& cache, const RowKey& keys, const RowKey& v
     QUIRE_TRY(token_block_info(values.format.type) ? make_token_pv(cache, keys, values, kernels)
                                                    : make_row_pv(cache, keys, values, kernels));
     QUIRE_TRY(make_side_by_side(cache, keys, values, placement, &kernels->side_by_side));
-    if (takes_key_amx(keys) || takes_value_amx(values))
+    if (takes_key_amx(keys) || takes_token_key_amx(keys) || takes_value_amx(values))
         QUIRE_TRY(make_amx_tiles(cache, *keys.target, &kernels->tiles));
     kernels->placement = placement;
     kernels->of_block = values.words() || values.bytes();

@@ -12,10 +12,6 @@
 
 namespace quire::jit {
 
-// Elements of a group, so that no sum is too large.
-constexpr int kMostOfGroup = 512;
-static_assert(int64_t(kMostOfGroup) * 128 * (127 * 256 + 128) < int64_t(1) << 31);
-
 // Formats whose rows can be taken like this on the target.
 bool has_key_amx(const quire_format& format, int dim, const Target& target);
 

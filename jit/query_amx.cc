@@ -2,20 +2,17 @@
 #include <cstddef>
 
 #include "jit/qk_amx.h"
-#include "jit/query_emitter.h"
+#include "jit/query_digits_emitter.h"
 
 namespace quire::jit {
 namespace {
 
-// top = largest magnitude of the row
-// factors[0] = top / largest_digits, NaN where top is not finite (of scaled nibbles a sixteenth: they are
-// times 16) for each 16 elements of a part: n = round(x / factor), its digits to starts           emit_digits
+// Digits (of scaled nibbles, which are times 16, with a sixteenth of the factor); then
 // for each plane, step, four bytes of the chunk: the row's columns = 0, but the group's  emit_columns
-class QueryAmx : public QueryEmitter {
+class QueryAmx : public QueryDigits<KeyAmx> {
 public:
-    explicit QueryAmx(const RowKey& key) : QueryEmitter(*key.target), form_(key) {
-        begin_row(form_.plane_bytes() / lanes());
-        take_inverse(float(largest_digits(form_.digits)));
+    explicit QueryAmx(const RowKey& key) : QueryDigits(key) {
+        begin_digits();
         if (form_.parts == 2 && key.scales_tiles()) {
             const Xbyak::Xmm factor(vec("factor").getIdx());
             vmovss(factor, ptr[factors_]);
@@ -28,30 +25,6 @@ public:
     }
 
 private:
-    void emit_digits() {
-        stage("digits");
-        times(form_.padded_part() / lanes(), "left", [&] {
-            const std::vector<Vec> x = vecs("x", form_.parts);
-            for (int part = 0; part < form_.parts; ++part) {
-                const Vec& v = x[size_t(part)];
-                form_.parts == 1 ? vmovups(v, ptr[row_]) : load_every_second(v, row_ + part * 4);
-                vmulps(v, v, top_);
-                vcvtps2dq(v, v);
-                for (int digit = form_.digits - 1; digit >= 0; --digit) {
-                    vpmovdb(ptr[starts_ + digit * form_.plane_bytes() + part * form_.padded_part()],
-                            Xbyak::Zmm(v.getIdx()));
-                    if (digit == 0) break;
-                    vpaddd(v, v, splat_bits(0x80));
-                    vpsrad(v, v, 8);
-                }
-            }
-            free(x);
-            add(row_, lanes() * 4 * form_.parts);
-            add(starts_, lanes());
-        });
-        mov(starts_, ptr[args() + offsetof(QueryArgs, starts)]);
-    }
-
     void emit_columns() {
         stage("columns");
         Temp none(*this, "0");
@@ -86,8 +59,6 @@ private:
             default: return vmovups(ptr[to], none);
         }
     }
-
-    const KeyAmx form_;
 };
 
 }  // namespace

@@ -5,10 +5,12 @@
 #include <optional>
 
 #include "jit/token_keys.h"
+#include "jit/token_pv_amx.h"
 #include "jit/token_pv_passes.h"
 #include "jit/token_pv_runs.h"
 #include "jit/token_weights.h"
 #include "jit/weights.h"
+#include "jit/weights_amx.h"
 #include "jit/weights_bytes.h"
 #include "jit/weights_fours.h"
 #include "jit/weights_runs.h"
@@ -333,6 +335,7 @@ private:
 }  // namespace
 
 Status generate_token_pv(const RowKey& key, std::vector<uint8_t>* code) {
+    if (takes_value_amx(key)) return generate_token_pv_amx(key, code);
     if (key.bytes() && has_value_runs(key)) return generate_token_pv_runs(key, code);
     return key.products == Products::three_bytes ? TokenPvFours(key).finish(code) : TokenPv(key).finish(code);
 }

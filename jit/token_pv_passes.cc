@@ -63,7 +63,7 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
     if (!asks_within()) emit_own_ahead(pass, 0, 1);
     emit_tokens(acc, pass);
     if (turns > 1) add(block_, dwords_a_turn() * key_.dim * 4);
-    add(weights_, weights_step());
+    if (weights_step() > 0) add(weights_, weights_step());
     if (takes_scales()) add(scales_, codes_.of_dword() * 4);
     if (turns > 1) {
         dec(dwords_);

@@ -6,6 +6,7 @@
 
 #include "jit/token_codes.h"
 #include "jit/token_keys.h"
+#include "jit/token_qk_amx.h"
 #include "jit/token_qk_bytes.h"
 
 namespace quire::jit {
@@ -219,6 +220,7 @@ std::vector<int> token_word_order(const RowKey& key) {
 }
 
 Status generate_token_qk(const RowKey& key, std::vector<uint8_t>* code) {
+    if (takes_token_key_amx(key)) return generate_token_qk_amx(key, code);
     const bool of_bytes = key.products != Products::floats && !key.words();
     return of_bytes ? generate_token_qk_bytes(key, code) : TokenQk(key).finish(code);
 }

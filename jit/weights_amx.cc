@@ -9,11 +9,11 @@
 namespace quire::jit {
 namespace {
 
-// scales: [keys][S] become [keys / L][S][L]                                         transpose_scales
+// scales: [keys][S] become [keys / L][S][L], as those of blocks of tokens are       transpose_scales
 // for each up to 8 query rows:
 //   products[g][r] of keys behind the last one, up to a whole block = 0             clear_rest
 //   for each group g, and of few rows emit_digits of the group before, which wait for top:
-//     products[g][r] = p[r] * scale[g], of L keys each                              emit_tops
+//     products[g][r] = p[r] * scale[g], of L keys each, in the order of values      emit_tops
 //     top[r] = max over keys of |products[g][r][key]|; NaN if one of them is
 //     inverses[g][r] = largest / top[r], factors[g][r] = top[r]                     emit_factors
 //     for each 64 keys, r: n = round(products[g][r] * inverses[g][r])               emit_digits
@@ -22,7 +22,8 @@ class WeightsAmx : public WeightsOfDigits<ValueAmx> {
 public:
     explicit WeightsAmx(const RowKey& key) : WeightsOfDigits(key) {
         begin();
-        transpose_scales();
+        if (!of_tokens()) transpose_scales();
+        if (of_tokens()) vmovups(order_ = vec("order of tokens"), constant(tokens_of_fours()));
         set_up();
         for (int part = 0; part < form_.parts(); ++part) {
             const Rows rows{form_.first_row(part), form_.rows_of(part)};
@@ -56,6 +57,7 @@ private:
 
     bool keeps_products() const override { return true; }
     void keep_product(const Vec& product, const Vec& mask, int row) override {
+        if (of_tokens()) vpermps(z(product), z(order_), z(product));
         vmovups(ptr[products_ + row * row_bytes()], product);
         vpandd(product, product, mask);
     }
@@ -142,7 +144,10 @@ private:
         return {n[1], n[3], n[2]};
     }
 
+    static Xbyak::Zmm z(const Vec& v) { return Xbyak::Zmm(v.getIdx()); }
+
     const Gpr products_ = gpr("products");
+    Vec order_;  // of blocks of tokens, of those that a dword has
 };
 
 }  // namespace
@@ -150,6 +155,8 @@ private:
 bool has_value_amx(const RowKey& values) {
     constexpr int kMostScales = 16, kRun = ValueAmx::kRun;
     const quire_type type = values.format.type;
+    if (values.target->amx && token_block_info(type))
+        return values.dim % kRun == 0 && values.groups() <= kMostScales;
     if (!values.target->amx || (type != QUIRE_INT8 && type != QUIRE_INT4)) return false;
     const int column = type == QUIRE_INT4 ? 8 : 4;  // elements of four bytes, which are of one group
     if (values.row_bytes() % kRun != 0 || scale_group(values.format) % column != 0) return false;

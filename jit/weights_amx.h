@@ -23,8 +23,9 @@ struct ValueAmx {
           row_fours((key.rows + 3) / 4),
           groups(key.groups()),
           digits(key.tile_digits()),
-          nibbles(is_of_nibbles(key.format)),
-          row_bytes(key.row_bytes()),
+          of_tokens(token_block_info(key.format.type) != nullptr),
+          nibbles(is_of_nibbles(row_format(key.format))),
+          row_bytes(of_tokens ? key.dim : key.row_bytes()),
           rows_a_part(fits(8) ? 8 : 4) {}
 
     // The largest weight, which both serve like ValueFours::kLargest: of digits (127, 89) or that.
@@ -90,7 +91,7 @@ struct ValueAmx {
     // In scratch, bytes: tiles of a chunk of all steps; behind them sums, int32_t
     // [tiles][most_groups()][digits][rows][16].
     static constexpr int kTileBytes = 16 * kRowBytes;
-    int tiles_of_run() const { return nibbles ? 2 : 1; }  // of low nibbles, and of upper ones
+    int tiles_of_run() const { return nibbles && !of_tokens ? 2 : 1; }  // of low nibbles, and of upper ones
     int tiles() const { return chunk_runs() * tiles_of_run(); }
     int tiles_step_bytes() const { return tiles() * kTileBytes; }
     int sums_at() const { return kSteps * tiles_step_bytes(); }
@@ -102,8 +103,9 @@ struct ValueAmx {
     }
 
     const int rows, row_fours, groups, digits;
-    const bool nibbles;
-    const int row_bytes, rows_a_part;
+    const bool of_tokens, nibbles;
+    const int row_bytes;  // that become columns of tiles; of blocks of tokens elements
+    const int rows_a_part;
 };
 
 bool has_value_amx(const RowKey& values);  // whatever their products

@@ -24,7 +24,7 @@ ORDER = """
         jit/listing jit/emitter* jit/steps jit/math jit/bfloat_exp2 jit/row_loader* jit/word_loader \
         jit/byte_loader jit/kernel_key jit/row_list jit/prefetch jit/amx jit/scaled_amx jit/scales \
         jit/token_prefetch jit/token_codes jit/token_keys jit/turned_keys \
-        jit/token_qk_bytes|jit/token_qk_turns|jit/token_qk_groups jit/token_qk \
+        jit/token_qk_bytes|jit/token_qk_turns|jit/token_qk_groups jit/token_qk_amx* jit/token_qk \
         jit/qk* jit/query* jit/softmax* \
         jit/weights* jit/minima jit/pv* \
         jit/rotate jit/quantise|jit/append jit/tile_ahead jit/pack* \

@@ -24,6 +24,7 @@
 #include "jit/token_place.h"
 #include "jit/token_pv.h"
 #include "jit/token_qk.h"
+#include "jit/token_qk_amx.h"
 #include "jit/token_qk_bytes.h"
 #include "jit/token_rows.h"
 #include "jit/token_weights.h"
@@ -181,7 +182,7 @@ TEST_F(Decode, RowKernels) {
 
 TEST_F(Decode, TokenKernels) {
     for (const Target* target : generated_targets())
-        for (int dim : {8, 40, 576})
+        for (int dim : {8, 40, 80, 576})
             for (quire_type type : {QUIRE_INT8_B16, QUIRE_INT4_B16})
                 for (int group : {8, 40, dim}) {
                     if (dim % group != 0) continue;
@@ -216,6 +217,18 @@ TEST_F(Decode, TokenKernels) {
                         check("token_weights", fours, jit::generate_weights_fours);
                         check("token_pv", fours, jit::generate_token_pv);
                     }
+                    for (int rows : kRows)
+                        for (const jit::Products products :
+                             {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles}) {
+                            const RowKey amx{target, key.format, dim, rows, products};
+                            if (jit::takes_token_key_amx(amx)) {
+                                check("query_token_amx", amx, jit::generate_query_token_amx);
+                                check("token_qk", amx, jit::generate_token_qk);
+                            }
+                            if (!jit::takes_value_amx(amx)) continue;
+                            check("token_weights", amx, jit::generate_weights_amx);
+                            check("token_pv", amx, jit::generate_token_pv);
+                        }
                     for (int rows : kRows)
                         for (bool words : {false, true}) {
                             key.rows = rows;

@@ -82,7 +82,8 @@ TEST(KernelsDecode, EveryRowCountOfRunsAndDigits) {
 }
 
 // Tiles of AMX, of values: one to four groups in a tile, the same in all tiles of a row or others, whole
-// passes and parts of one.
+// passes and parts of one. Blocks of tokens: of keys one round of sets and several, the last chunk whole or
+// not.
 TEST(KernelsDecode, EveryRowCountOfTiles) {
     const std::pair<int, int> of_bytes[] = {{16, 4},    {32, 8},   {48, 48},  {64, 32},   {72, 24},
                                             {80, 16},   {96, 48},  {96, 12},  {112, 112}, {128, 32},
@@ -90,11 +91,15 @@ TEST(KernelsDecode, EveryRowCountOfTiles) {
                                             {576, 576}, {128, 16}, {576, 32}, {320, 8}},
                               of_nibbles[] = {{32, 8},   {64, 32},   {96, 24},   {128, 32}, {128, 8},
                                               {160, 80}, {192, 192}, {224, 112}, {256, 32}, {512, 64},
-                                              {128, 16}, {576, 64},  {320, 8}};
+                                              {128, 16}, {576, 64},  {320, 8}},
+                              of_tokens[] = {{64, 8},   {64, 64},  {80, 16},  {80, 80},
+                                             {96, 32},  {96, 96},  {128, 8},  {128, 32},
+                                             {176, 88}, {192, 96}, {256, 64}, {512, 512}};
     bool any = false;
     const auto check = [&](const Target* target, quire_type type, int dim, int group) {
         for (int rows = 1; rows <= jit::kMaxDecodeRows; ++rows) {
-            const RowShape shape = {quantised(type, group, rows % 2 ? QUIRE_F16 : QUIRE_F32), dim};
+            const bool halves = rows % 2 == 1 || token_block_info(type) != nullptr;
+            const RowShape shape = {quantised(type, group, halves ? QUIRE_F16 : QUIRE_F32), dim};
             for (const jit::Products products :
                  {jit::Products::two_digit_tiles, jit::Products::three_digit_tiles,
                   jit::Products::scaled_tiles}) {
@@ -107,6 +112,10 @@ TEST(KernelsDecode, EveryRowCountOfTiles) {
     for (const Target* target : jit_targets()) {
         for (const auto& [dim, group] : of_bytes) check(target, QUIRE_INT8, dim, group);
         for (const auto& [dim, group] : of_nibbles) check(target, QUIRE_INT4, dim, group);
+        for (const auto& [dim, group] : of_tokens) {
+            check(target, QUIRE_INT8_B16, dim, group);
+            check(target, QUIRE_INT4_B16, dim, group);
+        }
     }
     if (!any) GTEST_SKIP() << "no target here has AMX";
 }

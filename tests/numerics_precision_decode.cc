@@ -119,6 +119,14 @@ TEST(NumericsPrecisionDecode, AmxOfSmallGroups) {
               {4});
 }
 
+// Blocks of tokens, of small groups with more of them: one round of sets a block and several.
+TEST(NumericsPrecisionDecode, AmxOfBlocks) {
+    if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no tiles";
+    check_amx({quantised(QUIRE_INT8_B16, 32, QUIRE_F16), quantised(QUIRE_INT8_B16, 0, QUIRE_F16),
+               quantised(QUIRE_INT4_B16, 32, QUIRE_F16), quantised(QUIRE_INT4_B16, 0, QUIRE_F16)},
+              {2, 4, 5});
+}
+
 // More than 16 query rows.
 TEST(NumericsPrecisionDecode, AmxOfTwoItems) {
     if (!best_target().amx) GTEST_SKIP() << best_target().name << " has no tiles";

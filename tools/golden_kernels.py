@@ -251,6 +251,20 @@ KERNELS = (
     ),
     (
         ("avx512_vnni_bf16_amx",),
+        "--cache int4_b16 --heads 4 --kv-heads 1 --head-dim 80 --group 80",
+        """query_token_amx_d80_r4_int4_b16_gr80_f16_three_digit_tiles
+        token_qk_d80_r4_int4_b16_gr80_f16_three_digit_tiles
+        token_weights_d80_r4_int4_b16_gr80_f16_three_digit_tiles
+        token_pv_d80_r4_int4_b16_gr80_f16_three_digit_tiles""",
+    ),
+    (
+        ("avx512_vnni_bf16_amx",),
+        "--cache int8_b16 --precision high --heads 16 --kv-heads 1 --head-dim 64 --group 32",
+        """token_qk_d64_r16_int8_b16_gr32_f16_two_digit_tiles
+        token_pv_d64_r16_int8_b16_gr32_f16_two_digit_tiles""",
+    ),
+    (
+        ("avx512_vnni_bf16_amx",),
         "--cache int8 --precision high --heads 16 --kv-heads 1 --head-dim 64 --group 8",
         """decode_qk_d64_r16_int8_gr8_f16_scaled_tiles_adjacent
         decode_weights_d64_r16_int8_gr8_f16_scaled_tiles

@@ -9,6 +9,7 @@
 #include "jit/tile_bytes.h"
 #include "jit/tile_value_bytes.h"
 #include "jit/tile_words.h"
+#include "jit/token_qk_amx.h"
 #include "jit/token_qk_bytes.h"
 #include "jit/weights.h"
 #include "jit/word_loader.h"
@@ -193,7 +194,9 @@ bool can_be(const RowShape& shape, const Target& target, jit::Products products)
     if (products == jit::Products::scaled_words)
         return jit::has_scaled_words({&target, shape.format, shape.dim, 0});
     if (products == jit::Products::scaled_tiles) return jit::has_scaled_amx(shape.format, shape.dim, target);
-    if (is_of_tiles(products)) return jit::has_key_amx(shape.format, shape.dim, target);
+    if (is_of_tiles(products))
+        return jit::has_key_amx(shape.format, shape.dim, target) ||
+               jit::has_token_key_amx(shape.format, shape.dim, target);
     const bool of_bytes = products != jit::Products::floats && products != jit::Products::words;
     const int digits = jit::RowKey{&target, shape.format, shape.dim, 0, products}.query_bytes();
     if (of_bytes && token_block_info(shape.format.type))

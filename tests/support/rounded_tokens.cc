@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "jit/token_qk_amx.h"
 #include "jit/token_qk_bytes.h"
 #include "tests/support/rounded_query.h"
 
@@ -104,9 +105,41 @@ void round_words(const jit::TokenBytesForm& form, int r, float* row, Arrays* to)
     }
 }
 
+// Tiles of AMX: lines of digits, of which each has the elements of a group.
+RoundedQuery to_tiles(const jit::RowKey& key, float* query, Flush flush) {
+    const jit::TokenKeyAmx form(key);
+    std::vector<int8_t> bytes(size_t(form.query_bytes()));
+    std::vector<float> factors;
+    for (int r = 0; r < form.rows; ++r) {
+        float* const row = query + r * key.padded();
+        float top = 1e-30f;
+        for (int d = 0; d < form.dim; ++d) top = std::max(top, std::fabs(row[d]));
+        factors.push_back(top / float(jit::largest_digits(form.digits)));
+        std::vector<std::vector<int>> digits;
+        for (int d = 0; d < form.dim; ++d) {
+            const int number = int(std::lrint(row[d] / factors.back()));
+            digits.push_back(digits_of(number, form.digits));
+            row[d] = float(number) * factors.back();
+        }
+        for (int i = 0; i < int(form.sets.size()); ++i)
+            for (int chunk = 0; chunk < form.sets[size_t(i)].chunks; ++chunk)
+                for (int at = 0; at < jit::TokenKeyAmx::kChunk; ++at) {
+                    const jit::TokenKeyAmx::Set& set = form.sets[size_t(i)];
+                    const int d = form.element_of(set.chunk + chunk, at), group = d / form.group_size;
+                    if (d < 0 || group < set.group || group >= set.group + set.groups) continue;
+                    for (int digit = 0; digit < form.digits; ++digit)
+                        bytes[size_t(form.query_at(i, chunk) + form.line_at(set, digit, group - set.group) +
+                                     r * jit::TokenKeyAmx::kLine + at)] =
+                            int8_t(digits[size_t(d)][size_t(digit)]);
+                }
+    }
+    return {GuardedBuffer::of(bytes, flush), {}, GuardedBuffer::of(factors, flush)};
+}
+
 }  // namespace
 
 RoundedQuery rounded_token_query(const jit::RowKey& key, int rows, float* query, Flush flush) {
+    if (takes_token_key_amx(key)) return to_tiles(key, query, flush);
     const jit::TokenBytesForm form(key);
     Arrays arrays = {std::vector<int8_t>(size_t(rows * form.bytes())),
                      std::vector<int32_t>(size_t(rows * form.starts())),
