@@ -24,6 +24,7 @@ private:
     int turn_bytes() const override { return 0; }
     int keys_a_turn() const override { return kKeyPadding; }
     bool asks_within() const override { return true; }
+    bool asks_at_end() const override { return true; }
 
     int chunk_of(const Pass& pass) const { return pass.vec / step(); }
 
@@ -80,7 +81,9 @@ private:
         vmovups(ptr[tiles_.row_at(2 * run + 1, four)], v);
     }
 
-    void emit_end(const std::vector<Vec>&, const Pass& pass) override { tiles_.end_chunk(chunk_of(pass)); }
+    void emit_end(const std::vector<Vec>&, const Pass& pass) override {
+        tiles_.end_chunk(chunk_of(pass), [&](int part, int parts) { emit_last_asks(pass, part, parts); });
+    }
 
     const Vec order_ = vec("order");
     PvAmxTiles tiles_;

@@ -29,12 +29,12 @@ void PvAmxTiles::next_turn() {
     e_.L(within);
 }
 
-void PvAmxTiles::end_chunk(int chunk) {
+void PvAmxTiles::end_chunk(int chunk, const Ask& ask) {
     const int last = form_.parts() - 1;
     const bool ends = chunk + 1 == form_.chunks();
     if (chunk > 0) emit_outputs(chunk - 1, last);
     for (int part = 0; part <= last; ++part) {
-        emit_products(chunk, part);
+        emit_products(chunk, part, part == 0 ? ask : nullptr);
         if (part < last || ends) emit_outputs(chunk, part);
     }
 }
@@ -54,7 +54,7 @@ std::vector<PvAmxTiles::Item> PvAmxTiles::items_of(int chunk, int part) const {
 }
 
 // A sum is stored beside the next one's products. What two in a row have in common is loaded once.
-void PvAmxTiles::emit_products(int chunk, int part) {
+void PvAmxTiles::emit_products(int chunk, int part, const Ask& ask) {
     e_.stage("products");
     const std::vector<Item> items = items_of(chunk, part);
     const auto store = [&](size_t i) {
@@ -72,6 +72,7 @@ void PvAmxTiles::emit_products(int chunk, int part) {
                 e_.tileloadd(values, rows_at(use_.numbers + item.values + step * form_.tiles_step_bytes()));
             e_.tdpbssd(sum, weights, values);
         }
+        if (ask) ask(int(i), int(items.size()));
         if (i > 0) store(i - 1);
     }
     store(items.size() - 1);

@@ -1,6 +1,7 @@
 // Decode by tiles of AMX: what is made of values once they are tiles in scratch, those of rows (jit/pv_amx.h)
 // and those of blocks of tokens.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "jit/emitter.h"
@@ -30,6 +31,8 @@ public:
 
     PvAmxTiles(Emitter& e, const RowKey& key);
     void set_up(const Registers& registers);  // numbers is set by the kernel
+    // Asks for lines, share `part` of `parts` of what there is for the end of a chunk.
+    using Ask = std::function<void(int part, int parts)>;
 
     const ValueAmx& form() const { return form_; }
 
@@ -39,7 +42,7 @@ public:
         return use_.numbers + use_.at + tile * kTileBytes + 4 * four * ValueAmx::kRowBytes;
     }
     void next_turn();
-    void end_chunk(int chunk);
+    void end_chunk(int chunk, const Ask& ask = nullptr);
 
 private:
     using Tmm = Xbyak::Tmm;
@@ -51,7 +54,7 @@ private:
         int weights, values, sums;
     };
     std::vector<Item> items_of(int chunk, int part) const;
-    void emit_products(int chunk, int part);
+    void emit_products(int chunk, int part, const Ask& ask);
     void emit_outputs(int chunk, int part);
     void emit_run(const std::vector<int>& groups, int tile, int part, const Vec& rescale);
     void emit_number(const Vec& number, int tile, const std::vector<int>& groups, int part);

@@ -35,7 +35,7 @@ void PvPasses::emit_pass(const Pass& pass) {
     rows_.set(args() + offsetof(PvArgs, rows));
     if (prefetches(pass)) {
         const int share = pass.prefetch_end - pass.prefetch_begin;
-        prefetch_.turns_of(share % turns() ? 1 : share / turns());
+        prefetch_.turns_of(share % turns() ? 1 : rows_a_turn(pass));
         prefetch_.set(args() + offsetof(PvArgs, next), pass.prefetch_begin);
         lea(prefetch_end_, ptr[prefetch_.rows().here() + prefetch_.step(share)]);
     }
@@ -54,6 +54,20 @@ void PvPasses::emit_pass(const Pass& pass) {
     jnz(each_turn, T_NEAR);
     emit_end(acc, pass);
     free(acc);
+}
+
+// Of the next rows; not of less than four lines, which are asked for at so many places.
+int PvPasses::rows_a_turn(const Pass& pass) const {
+    constexpr int kPlaces = 4;
+    const int share = pass.prefetch_end - pass.prefetch_begin, rows = share / turns();
+    const bool halves = asks_at_end() && share % turns() == 0 && rows % 2 == 0 &&
+                        rows / 2 * key_.row_bytes() % (kPlaces * int(kLineBytes)) == 0;
+    return halves ? rows / 2 : (share + turns() - 1) / turns();
+}
+
+void PvPasses::emit_last_asks(const Pass& pass, int part, int parts) {
+    const int rows = pass.prefetch_end - pass.prefetch_begin - turns() * rows_a_turn(pass);
+    if (prefetches(pass) && rows > 0) prefetch_.some(rows, part, parts);
 }
 
 void PvPasses::emit_asks(const Pass& pass, int part, int parts) {
@@ -77,7 +91,7 @@ bool PvPasses::asks_soon(const Pass& pass) const {
 
 // As many rows a turn as the pass has for each; where that is no whole number, with the first part.
 void PvPasses::emit_prefetches(const Pass& pass, int part, int parts) {
-    const int share = pass.prefetch_end - pass.prefetch_begin, rows = (share + turns() - 1) / turns();
+    const int share = pass.prefetch_end - pass.prefetch_begin, rows = rows_a_turn(pass);
     if (share % turns() == 0) {
         prefetch_.some(rows, part, parts);
         if (part + 1 == parts) prefetch_.move(rows);

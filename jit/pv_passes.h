@@ -47,6 +47,8 @@ protected:
     virtual int turn_bytes() const = 0;     // of the weights
     // Whether emit_turn itself asks for lines, by emit_asks: many at once are dropped.
     virtual bool asks_within() const { return false; }
+    // Whether emit_end asks for half of a pass's lines, by emit_last_asks.
+    virtual bool asks_at_end() const { return false; }
     virtual void emit_start() {}  // once
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_turn(const std::vector<Vec>& acc, const Pass& pass) = 0;
@@ -54,6 +56,7 @@ protected:
 
     // Share `part` of `parts` of what a turn asks for.
     void emit_asks(const Pass& pass, int part, int parts);
+    void emit_last_asks(const Pass& pass, int part, int parts);
 
     // v = entry i of the turn: what load() puts there, or in later passes over query rows what the first
     // kept.
@@ -103,6 +106,7 @@ private:
     void emit_prefetches(const Pass& pass, int part, int parts);
     void emit_own_rows_ahead(const Pass& pass, int part, int parts);
     bool asks_soon(const Pass& pass) const;
+    int rows_a_turn(const Pass& pass) const;
     int turns() const { return kBlock / keys_a_turn(); }
     static bool prefetches(const Pass& pass) { return pass.prefetch_begin < pass.prefetch_end; }
 };

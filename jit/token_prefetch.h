@@ -36,12 +36,15 @@ public:
 
     // Of the blocks from `begin` to `end` of the list with each of kBlocks turns, and what is left of steps.
     // Lines go a little beyond the ends of blocks that several turns share.
-    Share turn_share(int begin, int end) const {
+    Share turn_share(int begin, int end, int more = 0) const {
         if (begin == end) return {};
         const int turns = turns_a_block(begin, end);
-        return {(lines() + turns - 1) / turns, (steps(end) - steps(begin)) / kBlocks};
+        return {(lines() + turns - 1) / turns, (steps(end) - steps(begin)) / (kBlocks + more)};
     }
-    Share turns_rest(int begin, int end) const { return {0, (steps(end) - steps(begin)) % kBlocks}; }
+    Share turns_rest(int begin, int end, int more = 0) const {
+        const int all = steps(end) - steps(begin), each = all / (kBlocks + more);
+        return {0, all - each * kBlocks};
+    }
 
     // `next`: of the NextRows. Begins with block `begin` of the list; up to `end` turns share blocks.
     void set(const RegExp& next, int begin = 0, int end = kBlocks) {

@@ -30,6 +30,8 @@ private:
     int dwords_a_turn() const override { return kBlockTokens / codes_.of_dword(); }
     int weights_step() const override { return 0; }
     bool asks_within() const override { return true; }
+    // Products and outputs take as long as tiles of values.
+    int turns_of_end() const override { return 6; }
 
     void emit_begin(const std::vector<Vec>&, const Pass&) override { tiles_.begin_chunk(); }
 
@@ -54,7 +56,8 @@ private:
     }
 
     void emit_end(const std::vector<Vec>&, const Pass& pass) override {
-        tiles_.end_chunk(pass.vec / tiles_.form().tiles());
+        tiles_.end_chunk(pass.vec / tiles_.form().tiles(),
+                         [&](int part, int parts) { emit_last_asks(part, parts); });
     }
 
     const Gpr numbers_ = gpr("numbers");

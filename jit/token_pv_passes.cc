@@ -47,13 +47,14 @@ void TokenPvPasses::emit_pass(const Pass& pass, int index, int passes) {
               behind = pass.row > 0 ? first : kBlocks * (index + 1) / passes;
     if (behind > first) {
         prefetch_.set(args() + offsetof(PvArgs, next), first, behind);
-        prefetch_.ask(prefetch_.turns_rest(first, behind));
+        last_asked_ = prefetch_.turns_rest(first, behind, turns_of_end());
+        if (turns_of_end() == 0) prefetch_.ask(last_asked_);
     }
     const int turns = this->turns();
     mov(count_, ptr[args() + offsetof(PvArgs, count)]);
     Label each_block;
     L(each_block);
-    asked_ = prefetch_.turn_share(first, behind);
+    asked_ = prefetch_.turn_share(first, behind, turns_of_end());
     if (!asks_within()) prefetch_.ask(asked_);
     mov(block_, ptr[blocks_]);
     if (prefetch_.asks_again()) prefetch_.look_ahead(blocks_, count_, block_);

@@ -43,6 +43,8 @@ protected:
     virtual int scales_of_block() const { return 0; }
     // Whether emit_tokens itself asks, by emit_asks.
     virtual bool asks_within() const { return false; }
+    // Of the lines of a pass, those of so many turns more: what emit_end asks for, by emit_last_asks.
+    virtual int turns_of_end() const { return 0; }
     virtual void emit_begin(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_tokens(const std::vector<Vec>& acc, const Pass& pass) = 0;
     virtual void emit_end(const std::vector<Vec>& acc, const Pass& pass) = 0;
@@ -51,6 +53,7 @@ protected:
 
     // Share `part` of `parts` of what a turn that is a block asks for.
     void emit_asks(const Pass& pass, int part, int parts);
+    void emit_last_asks(int part, int parts) { prefetch_.ask(last_asked_, part, parts); }
 
     RegExp output_at(int row, int vec) const { return output_ + (row * key_.padded() + vec * lanes()) * 4; }
     // Of the elements of half a vector; padding repeats the last.
@@ -73,7 +76,7 @@ private:
     void emit_own_ahead(const Pass& pass, int part, int parts);
 
     TokenPrefetch prefetch_;
-    TokenPrefetch::Share asked_;  // of the next blocks, with each block
+    TokenPrefetch::Share asked_, last_asked_;  // of the next blocks, with each block; at the end of the pass
 
 protected:
     const Gpr output_ = gpr("output"), rescale_ = gpr("rescale"), weights_ = gpr("weights"),
