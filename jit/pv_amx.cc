@@ -4,6 +4,7 @@
 
 #include "jit/pv_amx_tiles.h"
 #include "jit/pv_passes.h"
+#include "jit/upper_nibbles.h"
 
 namespace quire::jit {
 namespace {
@@ -74,9 +75,7 @@ private:
     void emit_nibbles(const Vec& v, int run, int four) {
         Temp low(*this, "low nibbles"), upper(*this, "upper bits");
         vmovups(upper, splat_bits(0xf0f0f0f0));
-        vpsllw(low, v, 4);
-        vpandd(low, low, upper);
-        vpandd(v, v, upper);
+        part_nibbles(*this, low, v, upper);
         vmovups(ptr[tiles_.row_at(2 * run, four)], low);
         vmovups(ptr[tiles_.row_at(2 * run + 1, four)], v);
     }

@@ -3,6 +3,7 @@
 
 #include "jit/pv_passes.h"
 #include "jit/scaled_amx.h"
+#include "jit/upper_nibbles.h"
 
 namespace quire::jit {
 namespace {
@@ -103,9 +104,7 @@ private:
             }
             vpermb(v, order_, v);
             Temp low(*this, "low nibbles");  // times 16
-            vpsllw(low, v, 4);
-            vpandd(low, low, upper_);
-            vpandd(v, v, upper_);
+            part_nibbles(*this, low, v, upper_);
             digits_.part(of_even, of_odd, low);
             store_digits(of_even, of_odd, even, odd, four, 2 * run);
             digits_.part(of_even, of_odd, v);

@@ -7,6 +7,7 @@
 #include "jit/prefetch.h"
 #include "jit/qk_amx_sums.h"
 #include "jit/row_list.h"
+#include "jit/upper_nibbles.h"
 
 namespace quire::jit {
 namespace {
@@ -253,9 +254,7 @@ private:
                               : vmovdqu8(z(v) | rest_ | T_z, ptr[row + chunk.at]);
             const RegExp at = sums_ + key * staged_bytes() + i * 64;
             if (form_.parts == 2) {  // times 16
-                vpsllw(low, v, 4);
-                vpandd(low, low, upper_);
-                vpandd(v, v, upper_);
+                part_nibbles(*this, low, v, upper_);
                 vmovups(ptr[at], *low);
             }
             vmovups(ptr[at + (form_.parts - 1) * of_part * 64], *v);

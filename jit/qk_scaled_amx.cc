@@ -7,6 +7,7 @@
 #include "jit/qk_amx_scores.h"
 #include "jit/row_list.h"
 #include "jit/scaled_amx.h"
+#include "jit/upper_nibbles.h"
 
 namespace quire::jit {
 namespace {
@@ -135,9 +136,7 @@ private:
         load_share(share, key, at / scaled_.group_bytes);
         if (scaled_.parts == 2) {
             Temp low(*this, "low nibbles");  // times 16
-            vpsllw(low, v, 4);
-            vpandd(low, low, upper_);
-            vpandd(v, v, upper_);
+            part_nibbles(*this, low, v, upper_);
             store_digits(low, share, 0, key);
         }
         store_digits(v, share, scaled_.parts - 1, key);

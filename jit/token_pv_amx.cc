@@ -4,6 +4,7 @@
 
 #include "jit/pv_amx_tiles.h"
 #include "jit/token_pv_passes.h"
+#include "jit/upper_nibbles.h"
 
 namespace quire::jit {
 namespace {
@@ -48,9 +49,7 @@ private:
         vmovups(v, ptr[block_ + (i * key_.dim + (pass.vec + tile) * lanes()) * 4]);
         if (!tiles_.form().nibbles) return vmovups(ptr[tiles_.row_at(tile, i)], *v);
         Temp low(*this, "low nibbles");
-        vpsllw(low, v, 4);
-        vpandd(low, low, upper_);
-        vpandd(v, v, upper_);
+        part_nibbles(*this, low, v, upper_);
         vmovups(ptr[tiles_.row_at(tile, 2 * i)], *low);
         vmovups(ptr[tiles_.row_at(tile, 2 * i + 1)], *v);
     }

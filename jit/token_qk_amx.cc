@@ -7,6 +7,7 @@
 #include "jit/amx.h"
 #include "jit/emitter.h"
 #include "jit/token_prefetch.h"
+#include "jit/upper_nibbles.h"
 #include "src/token_blocks.h"
 
 namespace quire::jit {
@@ -132,9 +133,7 @@ private:
         for (int i = 0; i < form_.dim / 8; ++i) {
             vmovups(v, ptr[block_ + i * kLine]);
             const RegExp to = keys_ + (i / kRows * 2 * kRows + i % kRows) * kLine;
-            vpsllw(low, v, 4);
-            vpandd(low, low, upper_);
-            vpandd(v, v, upper_);
+            part_nibbles(*this, low, v, upper_);
             vmovups(ptr[to], *low);
             vmovups(ptr[to + kRows * kLine], *v);
         }

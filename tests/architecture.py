@@ -22,8 +22,8 @@ ORDER = """
     src/half src/status src/blocks src/token_blocks src/format src/target src/dropout src/rotation
     jit/lines_ahead jit/args jit/code_memory jit/notes jit/code_cache jit/vtune jit/perf jit/zydis \
         jit/listing jit/emitter* jit/steps jit/math jit/bfloat_exp2 jit/row_loader* jit/word_loader \
-        jit/byte_loader jit/kernel_key jit/row_list jit/prefetch jit/amx jit/scaled_amx jit/scales \
-        jit/token_prefetch jit/token_codes jit/token_keys jit/turned_keys \
+        jit/byte_loader jit/kernel_key jit/row_list jit/prefetch jit/amx jit/scaled_amx jit/upper_nibbles \
+        jit/scales jit/token_prefetch jit/token_codes jit/token_keys jit/turned_keys \
         jit/token_qk_bytes|jit/token_qk_turns|jit/token_qk_groups jit/token_qk_amx* jit/token_qk \
         jit/qk* jit/query* jit/softmax* \
         jit/weights* jit/minima jit/pv* \

@@ -17,25 +17,9 @@ namespace {
 
 using Form = jit::TokenKeyAmx;
 
-// Rows as src/attend_query_rows.cc has them rounded, one behind the other.
 struct Lines {
-    Lines(const jit::RowKey& key, const std::vector<std::vector<float>>& rows, Flush flush) : form(key) {
-        const jit::DecodeKernels kernels = query_kernels(key);
-        bytes = array(size_t(form.query_bytes()), int8_t(0x77), flush);
-        factors = array(rows.size(), 7.f, flush);
-        for (size_t r = 0; r < rows.size(); ++r) {
-            std::vector<float> padded = rows[r];
-            padded.resize(size_t(form.plane_bytes()), 0.f);
-            padded.push_back(NAN);  // is read, and no more
-            const GuardedBuffer from = GuardedBuffer::of(padded, flush),
-                                starts = array(kernels.query_sizes.starts, 0x77777777, flush);
-            poisoned_call<jit::QueryArgs>(
-                kernels.query_row,
-                {from.as<float>(), bytes.as<int8_t>() + r * kernels.query_sizes.step, starts.as<int32_t>(),
-                 factors.as<float>() + r},
-                Entry::nan);
-        }
-    }
+    Lines(const jit::RowKey& key, const std::vector<std::vector<float>>& rows, Flush flush)
+        : form(key), written(key, form.plane_bytes(), form.query_bytes(), rows, flush) {}
 
     // The numbers of all rows, [rows][dim], out of their digits; all else is 0.
     std::vector<int> numbers(const GuardedBuffer& of) const {
@@ -63,17 +47,11 @@ struct Lines {
     }
 
     void check(const RoundedQuery& wanted) const {
-        const std::vector<int> got = numbers(bytes), others = numbers(wanted.query);
-        // Beside it where rounding is a matter of how a quotient is taken.
-        for (size_t i = 0; i < got.size(); ++i) ASSERT_LE(std::abs(got[i] - others[i]), 1) << "number " << i;
-        for (int r = 0; r < form.rows; ++r) {
-            const float other = wanted.factors.as<float>()[r];
-            ASSERT_NEAR(factors.as<float>()[r], other, other * 1e-6f);
-        }
+        written.check(numbers(written.bytes), numbers(wanted.query), wanted);
     }
 
     const Form form;
-    GuardedBuffer bytes, factors;
+    const TileQuery written;
 };
 
 template <typename Check>
@@ -97,13 +75,8 @@ TEST(KernelsQuery, QuickTokenTiles) {
     for_each_key([](const jit::RowKey& key) {
         for (const Flush flush : {Flush::end, Flush::begin}) {
             std::vector<std::vector<float>> rows;
-            std::vector<float> changed;
-            for (int r = 0; r < key.rows; ++r) {
-                rows.push_back(uneven_row(key.dim, uint64_t(r) + 1));
-                std::vector<float> padded = rows.back();
-                padded.resize(size_t(key.padded()), 0.f);
-                changed.insert(changed.end(), padded.begin(), padded.end());
-            }
+            for (int r = 0; r < key.rows; ++r) rows.push_back(uneven_row(key.dim, uint64_t(r) + 1));
+            std::vector<float> changed = padded_rows(rows, key.padded());
             const RoundedQuery wanted = rounded_query(key, key.rows, changed.data(), flush);
             Lines(key, rows, flush).check(wanted);
         }
@@ -138,7 +111,7 @@ TEST(KernelsQuery, QuickPoisonOfTokenTiles) {
             rows[size_t(key.rows / 2)][size_t(key.dim - 1)] = number;
             const Lines got(key, rows, Flush::end);
             for (int r = 0; r < key.rows; ++r)
-                ASSERT_EQ(std::isnan(got.factors.as<float>()[r]), r == key.rows / 2)
+                ASSERT_EQ(std::isnan(got.written.factors.as<float>()[r]), r == key.rows / 2)
                     << number << " row " << r;
         }
     });

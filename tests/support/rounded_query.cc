@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "src/token_blocks.h"
 #include "tests/support/kernel_rows.h"
 #include "tests/support/random.h"
+#include "tests/support/run.h"
 
 namespace quire::test {
 namespace {
@@ -233,6 +235,42 @@ std::vector<float> uneven_row(int dim, uint64_t seed) {
     std::vector<float> row;
     for (int d = 0; d < dim; ++d) row.push_back(random.normal() * (d % 11 == 3 ? 60.f : 1.f));
     return row;
+}
+
+std::vector<float> padded_rows(const std::vector<std::vector<float>>& rows, int stride) {
+    std::vector<float> all;
+    for (const std::vector<float>& row : rows) {
+        all.insert(all.end(), row.begin(), row.end());
+        all.resize(all.size() + size_t(stride) - row.size(), 0.f);
+    }
+    return all;
+}
+
+TileQuery::TileQuery(const jit::RowKey& keys, int row_floats, int query_bytes,
+                     const std::vector<std::vector<float>>& rows, Flush flush)
+    : bytes(array(size_t(query_bytes), int8_t(0x77), flush)), factors(array(rows.size(), 7.f, flush)) {
+    const jit::DecodeKernels kernels = query_kernels(keys);
+    for (size_t r = 0; r < rows.size(); ++r) {
+        std::vector<float> padded = padded_rows({rows[r]}, row_floats);
+        padded.push_back(NAN);  // is read, and no more
+        const GuardedBuffer from = GuardedBuffer::of(padded, flush),
+                            starts = array(kernels.query_sizes.starts, 0x77777777, flush);
+        poisoned_call<jit::QueryArgs>(kernels.query_row,
+                                      {from.as<float>(), bytes.as<int8_t>() + r * kernels.query_sizes.step,
+                                       starts.as<int32_t>(), factors.as<float>() + r},
+                                      Entry::nan);
+    }
+}
+
+void TileQuery::check(const std::vector<int>& numbers, const std::vector<int>& others,
+                      const RoundedQuery& wanted) const {
+    // Beside it where rounding is a matter of how a quotient is taken.
+    for (size_t i = 0; i < numbers.size(); ++i)
+        ASSERT_LE(std::abs(numbers[i] - others[i]), 1) << "number " << i;
+    for (size_t r = 0; r < factors.size() / sizeof(float); ++r) {
+        const float other = wanted.factors.as<float>()[r];
+        ASSERT_NEAR(factors.as<float>()[r], other, other * 1e-6f);
+    }
 }
 
 jit::DecodeKernels query_kernels(const jit::RowKey& keys) {
